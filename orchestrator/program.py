@@ -26,7 +26,7 @@ from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.model_file import setting_of
-from orchestrator.prompt.situation import choose_codex
+from orchestrator.prompt.situation import choice_notice, choose_codex
 from orchestrator.reports.status import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
 from orchestrator.wire.answers import PlanReply
@@ -257,12 +257,15 @@ class Program:
     ) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         del principal
-        name = choose_codex(codex, cwd, await self.loaded_codices.candidates(codex, cwd))
+        candidates = await self.loaded_codices.candidates(codex, cwd)
+        name = choose_codex(codex, cwd, candidates)
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
             branch = await self._branch(name)
-            return await self.searcher.report(query, name, n, graph=graph, branch=branch)
+            found = await self.searcher.report(query, name, n, graph=graph, branch=branch)
+        choice = choice_notice(codex, cwd, candidates)
+        return found.model_copy(update={"notices": (choice, *found.notices)}) if choice else found
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""

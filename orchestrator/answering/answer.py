@@ -217,7 +217,7 @@ class Answers:
         machine = self.preparer.machine
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
-        known = (prepared.bare_notice, prepared.served.notice)
+        known = (prepared.choice, prepared.served.notice)
         notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated)
         return Lore(
             session=turn.session.name if turn.session else None,

@@ -36,7 +36,14 @@ from orchestrator.prompt.budget import governed, within_reach
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
-from orchestrator.prompt.situation import SessionCodex, choose_codex, environment_of, named_documents, renewed
+from orchestrator.prompt.situation import (
+    SessionCodex,
+    choice_notice,
+    choose_codex,
+    environment_of,
+    named_documents,
+    renewed,
+)
 from orchestrator.prompt.strategy import (
     PREFETCH,
     Decision,
@@ -81,6 +88,7 @@ class PreparedQuestion:
     grant: Grant
     promised: int
     actions: tuple[str, ...] = ()
+    choice: str = ""  # what to know of how the codex was chosen, where nobody named one
     unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
     indexing: bool = False
     renewed: str = ""
@@ -90,12 +98,6 @@ class PreparedQuestion:
     def floor_key(self) -> FloorKey:
         """Whose floor it begins with."""
         return FloorKey.of(self.turn.codex, self.turn.identity)
-
-    @property
-    def bare_notice(self) -> str:
-        """Said to who begins without a codex because none is loaded, and did not ask for that."""
-        begins = self.codex_state is None and self.session is None and self.ask.codex is None
-        return NOTHING_LOADED if begins else ""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Preparer:
 
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
         """`messages`: those of the ask. Raises LoreError. Changes nothing."""
-        session, codex_state = await self._codex_and_session(ask)
+        session, codex_state, choice = await self._codex_and_session(ask)
         codex = codex_state.name if codex_state is not None else None
         conversation = self._conversation(ask.principal.uid, session, codex, messages.earlier, chat_model)
         started = time.monotonic()
@@ -151,6 +153,7 @@ class Preparer:
             grant=grant,
             promised=answer,
             actions=(*within.actions, *unseen),
+            choice=choice,
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
             renewed=renewed(conversation.environment, turn.environment),
@@ -159,18 +162,21 @@ class Preparer:
 
     # -- who and where
 
-    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None]:
+    async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None, str]:
+        """And what to know of how it was chosen."""
         session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = SessionCodex(session.name, session.codex) if session is not None else None
-        candidates = await self.codices.candidates(ask.codex, ask.client.get("cwd", ""))
+        cwd = ask.client.get("cwd", "")
+        candidates = await self.codices.candidates(ask.codex, cwd)
         if not candidates and ask.codex is None and kept is None:
-            name = None  # nothing is loaded: the bare model answers, and a notice says so
+            name, choice = None, "" if ask.continue_last else NOTHING_LOADED
         else:
-            name = choose_codex(ask.codex, ask.client.get("cwd", ""), candidates, kept)
+            name = choose_codex(ask.codex, cwd, candidates, kept)
+            choice = choice_notice(ask.codex, cwd, candidates) if kept is None else ""
         codex_state = await self.codices.ensure_built(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)
-        return session, codex_state
+        return session, codex_state, choice
 
     def _last_session(self, ask: Ask, codex: str | None) -> Session:
         last = self.conversations.sessions.last_of(ask.principal.uid, codex)

@@ -115,11 +115,24 @@ def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
 def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> str | None:
     if not cwd:
         return None
+    around = _all_around(cwd, candidates)
+    return around[-1] if around else None
+
+
+def _all_around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
+    """Names, sorted, of what is loaded from the deepest folder that holds the working directory."""
     holding = [candidate for candidate in candidates if PurePosixPath(cwd).is_relative_to(candidate.root)]
-    deepest = max(
-        holding, key=lambda candidate: (len(PurePosixPath(candidate.root).parts), candidate.name), default=None
-    )
-    return deepest.name if deepest else None
+    deepest = max((len(PurePosixPath(candidate.root).parts) for candidate in holding), default=0)
+    return sorted({one.name for one in holding if len(PurePosixPath(one.root).parts) == deepest})
+
+
+def choice_notice(asked: str | None, cwd: str, candidates: Sequence[ReadableCodex]) -> str:
+    """Said to who names no codex and stands in a folder of several: which one was chosen, and how to choose another."""
+    around = _all_around(cwd, candidates) if cwd and asked is None else []
+    if len(around) < 2:
+        return ""
+    *others, chosen = around
+    return f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"
 
 
 def _only(candidates: Sequence[ReadableCodex]) -> str:

@@ -1,7 +1,8 @@
 """What an editor tells of where its user is reaches the model, and an answer may cite it."""
 
 import pytest
-from support.house import codebase, living, question
+from support import house as small_house
+from support.house import codebase, living, question, reply
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +39,14 @@ def test_what_was_typed_and_not_saved_is_answered_from_too(house, client):
 def test_what_is_taken_and_not_used_yet_is_said_so(house, client):
     answer = ask(client, "zebra", mode="debug", urgency="high", verbatim=True)
     assert answer.lore["notices"] == [f"lore.{name} is not used yet" for name in ("verbatim", "mode", "urgency")]
+
+
+def test_in_a_folder_that_is_loaded_twice_answer_and_search_tell_which_codex_was_chosen(house):
+    here = {"cwd": str(house.folder / "vaults")}
+    assert house.lore("load", here["cwd"], "--name", "also", "--tier", "map", "--no-watch").returncode == 0
+    told = "this is about vaults; the same folder is loaded as also too: choose with -c NAME"
+    answer = small_house.ask(house, "zebra", client=here)
+    assert (answer["lore"]["codex"]["name"], told in answer["lore"]["notices"]) == ("vaults", True)
+    assert told in reply(house, "/v1/search", {"query": "zebra", **here})["notices"]
+    assert told not in small_house.ask(house, "zebra", client=here, codex="also")["lore"]["notices"]
+    assert house.lore("codex", "drop", "also").returncode == 0

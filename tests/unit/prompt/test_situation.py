@@ -8,6 +8,7 @@ from orchestrator.prompt.situation import (
     Levels,
     ReadableCodex,
     SessionCodex,
+    choice_notice,
     choose_codex,
     environment_of,
     may_use,
@@ -95,6 +96,16 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
 )
 def test_the_deepest_root_that_holds_the_working_directory_is_taken(cwd: str, name: str) -> None:
     assert choose_codex(None, cwd, ALL) == name
+
+
+def test_of_several_from_one_folder_the_choice_is_told_to_who_named_none() -> None:
+    twins = (*ALL, ReadableCodex("docs", "/src/inner"), ReadableCodex("all", "/src/inner"))
+    assert choose_codex(None, "/src/inner/a", twins) == "inner"
+    told = "this is about inner; the same folder is loaded as all, docs too: choose with -c NAME"
+    assert choice_notice(None, "/src/inner/a", twins) == told
+    assert choice_notice("inner", "/src/inner/a", twins) == ""
+    for cwd in ("", "/src", "/other", "/tmp"):
+        assert choice_notice(None, cwd, twins) == ""
 
 
 def test_a_single_file_is_not_meant_by_who_stands_in_its_folder() -> None:
