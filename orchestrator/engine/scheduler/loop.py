@@ -48,7 +48,7 @@ from orchestrator.engine.messages import (
     Reason,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
-from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Planner, Timing, answered
+from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, answered, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, ticket_of
 
@@ -95,10 +95,9 @@ class Loop:
             self._prefill_cost,
         )
         reporting = Reporting(self.counters, self._say, self._end, clock)
-        speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
-        self.admission = Admission(self.pools, self.checkpoints, speculation, self._tickets, reporting)
-        self._stepping = Stepping(backend, speculation, self._write_behind.remember, reporting, self.costs, watch)
-        self._planner = Planner(self.pools, speculation, self._tickets, self.costs, reporting)
+        self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
+        self.admission = Admission(self.pools, self.checkpoints, self._speculation, self._tickets, reporting)
+        self._stepping = Stepping(backend, self._speculation, self._write_behind.remember, reporting, self.costs, watch)
 
     # -- what comes in
 
@@ -181,7 +180,7 @@ class Loop:
         timing = self._timing()
         try:
             self._restore_and_admit(timing)
-            self._run(self._planner.plan(timing))
+            self._act(planned(self._tickets, self.pools, self._speculation, timing.limits(), self.costs))
         finally:
             self._flush_before(self._clock() if self.busy() else float("inf"))
         self._write_behind.work(timing, alone=not self.busy())
@@ -194,6 +193,13 @@ class Loop:
         with self.pools.within(timing.carrying), suppress(OutOfTime):
             self.pools.shrink_to_grant()
             self.admission.admit(timing.entering)
+
+    def _act(self, plan: Plan) -> None:
+        for ticket in plan.finished:
+            self._end(ticket, Outcome.DONE, Reason.PREFILLED)
+        for ticket in plan.following:
+            self._say(ticket.progress())
+        self._run(plan.steps)
 
     def _run(self, steps: Sequence[Step]) -> None:
         pools = list(self.pools.by_name.values())

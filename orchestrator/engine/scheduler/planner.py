@@ -1,4 +1,4 @@
-"""What a round computes, and how it shares its time. `plan_round` and `Timing` decide over numbers.
+"""What a round computes, and how it shares its time. Nothing is sent, ended or computed here: the loop acts on the plan.
 
     1. every running answer gets its token, in every pool that has one;
     2. prefill goes to one pool a round: interactive before background, then the shortest remaining prefill, with ageing;
@@ -32,11 +32,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.engine.cache.pool import Pools
-from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs, TimeBudget, endless
-from orchestrator.engine.messages import Outcome, Reason
-from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, tokens_of
-from orchestrator.engine.scheduler.ticket import Order, Phase, Reporting, Ticket, claim
+from orchestrator.engine.scheduler.drafting import Draft
+from orchestrator.engine.scheduler.step import LOGIT_ROWS, Speculation, Step, tokens_of
+from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket, claim
 
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
@@ -70,57 +69,46 @@ class Want:
     tokens: int
 
 
-class Planner:
-    """`tickets` are all there are, by number."""
+@dataclass(frozen=True)
+class Plan:
+    """`steps`: at most one for each pool that has something to do; `pool` of a step is its index in `pools`. `finished`
+    want no answer, and others computed the rest of their prompts; `following` wait for what others compute."""
 
-    def __init__(
-        self,
-        pools: Pools,
-        speculation: Speculation,
-        tickets: Mapping[int, Ticket],
-        costs: Costs,
-        reporting: Reporting,
-    ) -> None:
-        self._pools = pools
-        self._speculation = speculation
-        self._tickets = tickets
-        self._costs = costs
-        self._reporting = reporting
+    steps: tuple[Step, ...]
+    finished: tuple[Ticket, ...]
+    following: tuple[Ticket, ...]
 
-    def plan(self, timing: "Timing") -> tuple[Step, ...]:
-        """At most one step for each pool that has something to do; `pool` of a step is its index in `pools`."""
-        limits = timing.limits()
-        pools = list(self._pools.by_name.values())
-        index_of = {id(pool): index for index, pool in enumerate(pools)}
-        answering: dict[int, list[int]] = {}
-        found: list[tuple[Ticket, int, int]] = []
-        drafts: dict[int, Draft] = {}
-        # In the order of service, so that of two who may compute a node the first in line gets it.
-        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
-            pool_index = index_of.get(id(ticket.pool), 0)
-            if ticket.phase is Phase.ANSWERING:
-                answering.setdefault(pool_index, []).append(ticket.number)
-                if (draft := self._speculation.find(ticket)) is not None:
-                    drafts[ticket.number] = draft
-            elif ticket.phase is Phase.PREFILL and (node := self._next(ticket)) is not None:
-                found.append((ticket, pool_index, len(node.ids) - node.computed))
-        # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
-        wants = [Want(*ticket.prefill_order, ticket.number, index, tokens) for ticket, index, tokens in found]
-        cells = {index: pool.cells_used() for index, pool in enumerate(pools)}
-        return plan_round(answering, wants, cells, limits, self._costs, drafts)
 
-    def _next(self, ticket: Ticket) -> Node | None:
-        """The node that this ticket may compute now; None while another ticket computes it."""
-        node = ticket.unfinished()
-        if node is None:
-            # What it waited for was finished by another ticket and nothing of its own is left.
+def planned(
+    tickets: Mapping[int, Ticket], pools: Pools, speculation: Speculation, limits: Limits, costs: Costs
+) -> Plan:
+    """`tickets` are all there are, by number. Afterwards each that may compute a node has claimed it and has its drafts."""
+    every = list(pools.by_name.values())
+    index_of = {id(pool): index for index, pool in enumerate(every)}
+    answering: dict[int, list[int]] = {}
+    prefilling: list[tuple[Ticket, int, int]] = []
+    finished, following = list[Ticket](), list[Ticket]()
+    drafts: dict[int, Draft] = {}
+    # In the order of service, so that of two who may compute a node the first in line gets it.
+    for ticket in sorted(tickets.values(), key=lambda ticket: ticket.order):
+        pool = index_of.get(id(ticket.pool), 0)
+        if ticket.phase is Phase.ANSWERING:
+            answering.setdefault(pool, []).append(ticket.number)
+            if (draft := speculation.find(ticket)) is not None:
+                drafts[ticket.number] = draft
+        elif ticket.phase is not Phase.PREFILL:
+            continue
+        elif (node := ticket.unfinished()) is None:
             assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
-            self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
-            return None
-        if claim(ticket, node, self._tickets):
-            return node
-        self._reporting.send(ticket.progress())  # of what another one computes for it too
-        return None
+            finished.append(ticket)
+        elif claim(ticket, node, tickets):
+            prefilling.append((ticket, pool, len(node.ids) - node.computed))
+        else:
+            following.append(ticket)
+    # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
+    wants = [Want(*ticket.prefill_order, ticket.number, pool, tokens) for ticket, pool, tokens in prefilling]
+    cells = {index: pool.cells_used() for index, pool in enumerate(every)}
+    return Plan(plan_round(answering, wants, cells, limits, costs, drafts), tuple(finished), tuple(following))
 
 
 def plan_round(

@@ -5,13 +5,9 @@
 
 What to compute was decided in `planner`. A step knows no queue and no pool but its own.
 
-Drafts of the next tokens of an answer are taken from text that the answer may quote (`Speculation`):
-
-    … answer so far: a b c d │ the latest place with a b c d in the source: … a b c d e f g h …  →  draft e f g h
-
-The sources are the prompt's tail and its floor. Answers about code quote it, and tokens that are verified together cost
-little more than one. Greedy choice verifies drafts, so the text stays the same. A draft is made only while the acceptance
-seen so far makes the answer faster (`planner`).
+Drafts (`drafting`) are taken from the prompt's tail and its floor. Answers about code quote it, and tokens that are
+verified together cost little more than one. Greedy choice verifies drafts, so the text stays the same. A draft is made only
+while the acceptance seen so far makes the answer faster (`planner`).
 """
 
 import math
@@ -19,22 +15,18 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from orchestrator.engine.backend import Backend, BackendError, Run, SchemaRefused, Watch
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, ids_to_bytes
+from orchestrator.engine.scheduler.drafting import GRAM, Draft, Drafting, Source
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
 
-GRAM = 4  # tokens that must agree before anything is drafted
 LOGIT_ROWS = 64  # rows of a step that may have logits
 MOST_DRAFTED = LOGIT_ROWS - 1  # one row is the answer's own token
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
-_FACTOR = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
@@ -204,58 +196,6 @@ class Stepping:
         return Chosen(own, tuple(likeliest))
 
 
-@dataclass(frozen=True)
-class Draft:
-    """What is at hand to be verified for a running answer: so many tokens, of which so many are expected to be right."""
-
-    tokens: int
-    expected: float
-
-
-class Source:
-    """A token sequence that may be quoted, indexed by its runs of `GRAM` tokens. About 12 bytes a token."""
-
-    def __init__(self, ids: "array[int]") -> None:
-        self._ids = np.frombuffer(ids, np.uint32).copy() if ids else np.zeros(0, np.uint32)
-        hashes = _hashes(self._ids)
-        # Stable, so that of equal runs the last is the latest in the text: where code was amended, that one is right.
-        order = np.argsort(hashes, kind="stable").astype(np.uint32)
-        self._order, self._hashes = order, hashes[order]
-
-    def after(self, last: Sequence[int], most: int) -> list[int]:
-        """At most `most` tokens that followed the last `GRAM` tokens at the latest place of those."""
-        if len(last) < GRAM or most <= 0 or not len(self._hashes):
-            return []
-        run = list(last[-GRAM:])
-        at = int(self._hashes.searchsorted(_hash(run), side="right")) - 1
-        start = int(self._order[max(0, at)])
-        if self._ids[start : start + GRAM].tolist() != run:
-            return []
-        return [int(token) for token in self._ids[start + GRAM : start + GRAM + most]]
-
-
-class Drafting:
-    """One ticket's drafts: its sources, nearest first, and how often they were right."""
-
-    def __init__(self, sources: Sequence[Source], accepted: float) -> None:
-        self._sources = sources
-        self.expected = accepted  # tokens of a draft that are accepted, on average; begins with what others saw
-
-    def after(self, last: Sequence[int], most: int) -> list[int]:
-        for source in self._sources:
-            found = source.after(last, most)
-            if found:
-                return found
-        return []
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """A draft cut short by its length says only that as many were right as there were."""
-        if accepted == drafted:
-            self.expected = max(self.expected, self.expected * 0.7 + drafted * 0.3)
-        else:
-            self.expected = self.expected * 0.7 + accepted * 0.3
-
-
 class Speculation:
     """Sources by floor, each indexed once."""
 
@@ -312,22 +252,3 @@ def recent(ticket: Ticket) -> list[int]:
         found[:0] = node.ids[len(found) - GRAM :]
         node = node.parent
     return found
-
-
-def _hash(run: Sequence[int]) -> np.uint64:
-    """As `_hashes` of one run, many times faster: an answer asks for it with each token."""
-    total = 0
-    for token in run:
-        total = (total + token + 1) * _FACTOR % 2**64
-        total ^= total >> 29
-    return np.uint64(total)
-
-
-def _hashes(ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Of each run of `GRAM` tokens."""
-    wide, count = ids.astype(np.uint64), max(0, len(ids) - GRAM + 1)
-    total = np.zeros(count, np.uint64)
-    for offset in range(GRAM):
-        total = (total + wide[offset : offset + count] + np.uint64(1)) * np.uint64(_FACTOR)
-        total ^= total >> np.uint64(29)
-    return total

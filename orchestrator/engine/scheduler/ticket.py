@@ -26,7 +26,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from orchestrator.engine.backend import Sampler
 from orchestrator.engine.cache.pool import Pool
@@ -45,9 +44,7 @@ from orchestrator.engine.messages import (
     Urgency,
     bytes_to_ids,
 )
-
-if TYPE_CHECKING:
-    from orchestrator.engine.scheduler.step import Drafting
+from orchestrator.engine.scheduler.drafting import Drafting
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
 Due = tuple[int, int]  # tokens of the engine's total when the prompt is computed (`planner`); then by arrival
@@ -160,7 +157,7 @@ class Ticket:
     pending: int | None = None  # sampled, not yet evaluated
     restored: Restored = field(default_factory=Restored)
     reuse: tuple[Reuse, ...] = ()
-    drafting: "Drafting | None" = None
+    drafting: Drafting | None = None
     draft: list[int] = field(default_factory=list)  # tokens found for the next step
     drafted: int = 0
     accepted: int = 0

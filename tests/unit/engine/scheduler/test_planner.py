@@ -14,8 +14,9 @@ from support.machine import Machine, naive_answer
 
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Urgency, ids_to_bytes
+from orchestrator.engine.scheduler.drafting import Draft
 from orchestrator.engine.scheduler.planner import Limits, Want, plan_round
-from orchestrator.engine.scheduler.step import Draft, Step
+from orchestrator.engine.scheduler.step import Step
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:

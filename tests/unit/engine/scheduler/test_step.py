@@ -29,9 +29,10 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.scheduler.drafting import GRAM, Draft, Drafting
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits, plan_round
-from orchestrator.engine.scheduler.step import GRAM, Draft, Drafting, recent
+from orchestrator.engine.scheduler.step import recent
 from orchestrator.engine.scheduler.ticket import Ticket
 
 CODE = "".join(
