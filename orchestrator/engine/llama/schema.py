@@ -63,6 +63,16 @@ ESCAPES = 'nrbtf\\"'
 CONTROL = re.compile(r"\\u00|\x7f")
 LINE = r"[^\n\r\u2028\u2029]"
 EXPRESSION = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
+IN_WORDS = (  # instead of what the libraries say of themselves
+    (r"regex parse error:.*error: ", "a pattern cannot be read: "),
+    (r"(Unsatisfiable schema: )?Regex is empty.*", "no text fits its patterns, formats and lengths"),
+    (r"Unsatisfiable schema: ", "nothing fits it: "),
+    (r"(Unable to determine if regex|initial lexer configuration).*", "it is too complex"),
+    (r"Expecting object schema.*", "it should be an object"),
+    (r"\bf64\b", "a number"),
+    (r"(Value is not JSON serializable|'utf-8' codec).*", "it has a lone surrogate, half a character that is no text"),
+    (r"; use sys\..*", ""),
+)
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
 UNFORESEEN = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 Words = dict[str, Any]
@@ -89,7 +99,8 @@ class Schemas:
         except SchemaRefused as refused:
             return SchemaRefused(said(str(refused)))
         except UNFORESEEN as error:
-            return SchemaRefused(said(f"no grammar can be made of the JSON schema: {error}"))
+            reason = error if isinstance(error, ValueError) else "a keyword has a value of another kind than it takes"
+            return SchemaRefused(said(f"no grammar can be made of the JSON schema: {reason}"))
 
     def _compile(self, schema: str) -> "LLMatcher":
         # Imported late: it is needed for structured answers alone.
@@ -142,11 +153,13 @@ class Constraint:
             raise self._refusal()
 
     def _refusal(self) -> SchemaRefused:
-        return SchemaRefused(f"the JSON schema allows nothing, or is too ambiguous: {said(self._matcher.get_error())}")
+        return SchemaRefused("the JSON schema allows nothing, or is too ambiguous")
 
 
 def said(text: str) -> str:
-    """In few words, and in characters that any reader can show."""
+    """In few and plain words, and in characters that any reader can show."""
+    for found, words in IN_WORDS:
+        text = re.sub(found, words, text, flags=re.DOTALL)
     text = " ".join(text.encode(errors="backslashreplace").decode().split())
     return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…"
 
