@@ -263,7 +263,7 @@ def summary(codex: Report, more: Sequence[tuple[str, str]] = ()) -> str:
     roots = listed(*(codex.get("roots") or [codex.get("root", "")]))
     rows = (
         ("skipped", f"{left_out}: {reasons}" if skipped else ""),
-        ("tokens", listed(*tokens)),
+        ("tokens", listed(*tokens, before_changes(codex.get("amended_tokens", 0)))),
         ("coverage", coverage_and_why(codex)),
         ("", codex.get("hint", "")),
         ("disk", size(codex["disk_bytes"]) if codex.get("disk_bytes") else ""),
@@ -273,6 +273,10 @@ def summary(codex: Report, more: Sequence[tuple[str, str]] = ()) -> str:
     )
     head = f"{codex.get('name', '')}: {plural(codex.get('files', 0), 'file')} of {roots}"
     return "\n".join([head, indent(facts(rows, 10), "  ")])
+
+
+def before_changes(tokens: int) -> str:
+    return f"before the changes, which take {count(tokens)}" if tokens else ""
 
 
 def coverage_and_why(codex: Report) -> str:

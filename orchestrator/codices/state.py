@@ -88,8 +88,13 @@ class CodexState:
     forced: Coverage | None = None
     tree: TreeState | None = None  # of what is on disk, as seen last; None: as when the generation was made
 
+    @property
+    def tokens_now(self) -> int:
+        """Of its block with the changes behind it."""
+        return self.tokens + self.amended
+
     def floor(self) -> FloorCoverage:
-        return FloorCoverage(self.decision.coverage, self.sizes.full, self.tokens)
+        return FloorCoverage(self.decision.coverage, self.sizes.full + self.amended, self.tokens_now)
 
     def now(self) -> Generation:
         """The generation with the state that the code is in now: a branch may be left without a file being changed."""
@@ -104,7 +109,7 @@ class CodexState:
 
     def overfull(self, room: FloorRoom) -> bool:
         """Whether its log has grown so long that no conversation fits behind it."""
-        return self.tokens + self.amended > min(available(room, self.settings), room.kv_tokens)
+        return self.tokens_now > min(available(room, self.settings), room.kv_tokens)
 
     def behind_first_change(self) -> int:
         """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""

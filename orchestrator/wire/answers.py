@@ -44,7 +44,7 @@ class StrategyState(ReplyShape):
     confidence: float = Field(description="of the decision, 0 to 1")
     reason: str = Field(description="in words and numbers")
     window: int = Field(description="tokens of prompt and answer together")
-    content_tokens: int = Field(description="tokens of the whole codex")
+    content_tokens: int = Field(description="tokens of the whole codex, amendments included")
     available_tokens: int = Field(
         description="tokens of the window that are left: with the used ones they are all of it"
     )

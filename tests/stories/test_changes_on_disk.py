@@ -51,6 +51,21 @@ def test_a_new_conversation_sees_the_latest_value_and_computes_the_amendment_and
         assert answer["lore"]["prompt"]["computed"] <= added + own
 
 
+def test_token_counts_are_those_after_the_change_or_say_that_they_are_of_before(house):
+    before, planned = shown(house, "vaults"), house.json("plan", "x")["strategy"]["content_tokens"]
+    amended(house, "zebra", "4455667")
+    after = shown(house, "vaults")
+    more = after["amended_tokens"]
+    assert more > 0
+    assert after["tier_tokens"] == before["tier_tokens"] + more
+    assert after["kv_bytes"] > before["kv_bytes"]
+    assert house.json("plan", "x")["strategy"]["content_tokens"] == planned + more
+    words = f"full {before['tokens']['full']:,}, skeleton {before['tokens']['skeleton']:,}"
+    page = house.lore("codex", "show", "vaults").stdout
+    assert words in page
+    assert f", before the changes, which take {more:,}\n" in page
+
+
 def test_the_answer_cites_the_line_of_the_changed_file(house):
     amended(house, "zebra", "7711223")
     answer = ask(house, "zebra")
