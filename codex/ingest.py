@@ -160,7 +160,7 @@ def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tu
     decoded = decode(raw)
     if decoded is None:
         return SkipReason.BINARY, None
-    if not named and longest_line(raw) > settings.walk.max_line_bytes:
+    if not named and max(map(len, raw.replace(b"\r", b"\n").split(b"\n"))) > settings.walk.max_line_bytes:
         return SkipReason.MINIFIED, None
     taken = named or settings.secrets.load_secret_contents
     if secret := find_secret(raw, must=not taken):
@@ -169,11 +169,6 @@ def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tu
             return SkipReason.SECRET_CONTENT, f"{secret.line}: left out, {holds}"
         return None, f"{secret.line}: loaded as asked, but {holds}"
     return None, decoded.notice and f" {decoded.notice}"
-
-
-def longest_line(raw: bytes) -> int:
-    """Bytes of the longest line."""
-    return max(map(len, raw.replace(b"\r", b"\n").split(b"\n")))
 
 
 def _bodies(batch: Iterable[_Found]) -> dict[str, bytes]:

@@ -86,7 +86,6 @@ class LoadResult:
     codex: Codex
     generation: Generation
     read: int
-    is_new: bool  # False: the files were those of the newest generation
 
     @property
     def files(self) -> int:
@@ -171,13 +170,13 @@ class Library:
             if all(one.name != job.name for one in self.catalog.codices()):
                 self._register(job)
             try:
-                generation, read, is_new = self._loaded(job)
+                generation, read = self._loaded(job)
             except SourceError:
                 if self.catalog.codex(job.name).newest is None:
                     self.catalog.drop(job.name)
                 raise
             self._register(job)  # only now: a load that failed must not change what a reload would do
-            return LoadResult(self.catalog.codex(job.name), generation, read, is_new)
+            return LoadResult(self.catalog.codex(job.name), generation, read)
 
     def survey(self, request: LoadSpec, cancelled: Cancelled = never) -> Survey:
         """What `load` would store; stores only the clone of a git URL. Raises what `load` raises before reading."""
@@ -288,15 +287,15 @@ class Library:
 
     def _job(self, request: LoadSpec, report: Report, cancelled: Cancelled) -> _Job:
         source = sources.resolve(request, Path.cwd())
-        name = valid_name(request.name) if request.name is not None else self._name_for(source)
+        if request.name is not None:
+            name = valid_name(request.name)
+        else:
+            name = reloaded_name(self.catalog.codices(), source) or name_from(source.suggested_name)
         return _Job(name, source, request, report, cancelled)
 
     def _locked(self, job: _Job, *, asked: bool) -> AbstractContextManager[None]:
         folder, source = self.folder / "locks", job.source
         return load_lock(folder, job.name, source.key, source.title, asked=asked, cancelled=job.cancelled)
-
-    def _name_for(self, source: CodexSource) -> str:
-        return reloaded_name(self.catalog.codices(), source) or name_from(source.suggested_name)
 
     def _insist_on_free_name(self, job: _Job) -> None:
         taken = {one.name: one for one in self.catalog.codices()}
@@ -314,9 +313,9 @@ class Library:
         """The tree to read from; close it. Raises SourceError, GitError, LoadCancelled."""
         return opening.open_tree(job.source, job.request, self.settings, self._clones, job.cancelled)
 
-    def _loaded(self, job: _Job) -> tuple[Generation, int, bool]:
+    def _loaded(self, job: _Job) -> tuple[Generation, int]:
         """Store, order, index, freeze: the generation appears last, when all else is done. With it the number of files that
-        were read, and whether it is a new one."""
+        were read."""
         with closing(self._open(job)) as tree:
             taken = self._ingest(job).store_tree(job.name, tree)
             if not taken.entries:
@@ -324,8 +323,7 @@ class Library:
             entries = self._in_order(job.name, taken, tree)
             taken = replace(taken, candidates=())  # of 100,000 files 40 MB, which indexing does not need
             self._bring_index_up_to(job, entries)
-            generation, is_new = self._freeze(job, tree.state(), entries, taken)
-        return generation, taken.read, is_new
+            return self._freeze(job, tree.state(), entries, taken), taken.read
 
     def _bring_index_up_to(self, job: _Job, entries: Sequence[FileEntry]) -> None:
         """Index the entries that the index does not hold with this digest; remove files that are not among them."""
@@ -358,16 +356,15 @@ class Library:
             paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
         return tuple(entries[path] for path in paths)
 
-    def _freeze(
-        self, job: _Job, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult
-    ) -> tuple[Generation, bool]:
+    def _freeze(self, job: _Job, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult) -> Generation:
+        """A new generation, or the newest where the files are the same."""
         newest = self._newest(job.name)
         if newest is None or newest.entries != entries:
-            return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why), True
+            return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why)
         again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
         if again != newest:
             self.catalog.restate(again)
-        return again, False
+        return again
 
     def _newest(self, name: str) -> Generation | None:
         try:

@@ -36,24 +36,8 @@ _FUNCTION_WORDS = """
     whose why will with within without would you your
 """
 STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
-_ENDINGS = (
-    "ations",
-    "ation",
-    "ings",
-    "ing",
-    "ies",
-    "ied",
-    "ions",
-    "ion",
-    "ors",
-    "or",
-    "ers",
-    "er",
-    "es",
-    "ed",
-    "s",
-    "e",
-)
+_LONGEST_FIRST = "ations ation ings ing ies ied ions ion ors or ers er es ed s e"
+_ENDINGS = _LONGEST_FIRST.split()
 _SHORTEST = 3  # letters that must be left
 _TESTS = re.compile(r"\b(?i:test)|_test\b|\bTest[A-Z]|\b(?i:fixture)|\b(?i:spec)s?\b")
 _TEST_NAMED = r"(?:tests\b|test (?:case|class|file|function|method|module|suite|checks|covers|fails|verifies))"

@@ -122,7 +122,8 @@ class Archive:
 
         `progress(n)`: n more documents are searchable.
         """
-        self.remove(codex, removed)
+        if removed:
+            self.replace(codex, (), removed)
         for number, batch in enumerate(batches(documents), start=1):
             self.replace(codex, batch)
             if number % _GIVE_BACK == 0:
@@ -130,11 +131,6 @@ class Archive:
             progress(len(batch))
         if self.stats(codex).unindexed > _FLAT_ROWS:
             self.optimize(codex)
-
-    def remove(self, codex: str, paths: Sequence[str]) -> None:
-        """Forgets these paths; those it does not know are no error."""
-        if paths:
-            self.replace(codex, (), paths)
 
     def optimize(self, codex: str) -> None:
         """Folds what was written into the indexes and frees old versions. Only speed and room change."""

@@ -194,7 +194,7 @@ def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[
     columns = ["text", "chunk_digest", "digest"]
     rows = _answered(table, lambda there: there.query().where(where).select(["card", *columns]))
     asked = set(places)
-    found = zip(_matches(rows), *(_values(rows, column) for column in columns), strict=True)
+    found = zip(map(decode_match, _values(rows, "card")), *(_values(rows, column) for column in columns), strict=True)
     return {
         one.place: (replace(one, digest=of_file), _checked(one.place, text, digest))
         for one, text, digest, of_file in found
@@ -312,10 +312,6 @@ def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> An
         return await asked(there).to_arrow() if not some or await there.count_rows() else None
 
     return LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
-
-
-def _matches(rows: Any) -> list[ChunkMatch]:
-    return list(map(decode_match, _values(rows, "card")))
 
 
 def _in_order(matches: Iterable[ChunkMatch]) -> list[ChunkMatch]:

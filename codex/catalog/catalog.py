@@ -125,16 +125,6 @@ class Catalog:
                 [(codex, path, one.stamp, one.digest, one.size, one.reason, one.notice) for path, one in found.items()],
             )
 
-    def holds(self, digests: Iterable[str]) -> set[str]:
-        """Which of these digests have their bytes here."""
-        asked = list(digests)
-        found: set[str] = set()
-        for at in range(0, len(asked), _PAGE):
-            page = asked[at : at + _PAGE]
-            marks = ",".join("?" * len(page))
-            found |= {row[0] for row in self._rows(f"SELECT digest FROM content WHERE digest IN ({marks})", *page)}  # noqa: S608
-        return found
-
     def freeze(
         self,
         name: str,

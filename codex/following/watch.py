@@ -177,8 +177,7 @@ class Watcher:
         appeared: dict[int, list[str]] = {}
         for event in events:
             if event.overflow:
-                self._stale = True
-                self._gathering.note(now, everything=True)
+                self._anew(now)
             for number, root in enumerate(self._roots):
                 self._sort_one(now, event, root, appeared.setdefault(number, []))
         for number, paths in appeared.items():
@@ -188,16 +187,12 @@ class Watcher:
     def _sort_one(self, now: float, event: Happened, root: _Watched, appeared: list[str]) -> None:
         folder, _, name = event.path.rpartition("/")
         top = str(root.tree.root)
-        if event.path in root.way and (event.appeared or event.gone):
-            self._stale = True
-            self._gathering.note(now, everything=True)
-        elif event.path in root.excludes:
-            self._rules_changed(now)
+        if event.path in root.excludes or (event.path in root.way and (event.appeared or event.gone)):
+            self._anew(now)
         elif root.git_folder is not None and folder == str(root.git_folder):
             self._sort_git(now, event, name)
         elif event.path == top and event.gone:
-            self._stale = True
-            self._gathering.note(now, everything=True)
+            self._anew(now)
         elif not event.path.startswith(f"{top}/"):
             return
         elif event.is_folder and event.appeared:
@@ -213,11 +208,12 @@ class Watcher:
         elif name == "index.lock" and event.gone:
             self._gathering.release(now)
         elif name in _GIT_RULES and (event.appeared or not event.is_folder):
-            self._rules_changed(now)
+            self._anew(now)
         elif name in _GIT_FILES and event.appeared:
             self._gathering.note(now, everything=name == "HEAD", commit=True)
 
-    def _rules_changed(self, now: float) -> None:
+    def _anew(self, now: float) -> None:
+        """Rules changed, or nobody knows what did."""
         self._stale = True
         self._gathering.note(now, everything=True)
 

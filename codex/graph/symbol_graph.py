@@ -107,11 +107,6 @@ class SymbolGraph:
     places: Places
     packed: Packed
 
-    @property
-    def links(self) -> int:
-        """Number of directed links."""
-        return len(self.packed.targets)
-
     def neighbours(self, place: ChunkPlace) -> list[tuple[ChunkPlace, float]]:
         """What a chunk leads to, strongest first; empty for one that is not in the graph."""
         at = self.places.at(place)

@@ -25,53 +25,44 @@ class Language:
     extensions: tuple[str, ...]
     entry: str = "language"
     filenames: tuple[str, ...] = ()
-    comment: str = "#"  # what its line comments begin with
     prose: bool = False  # text with headings rather than code
     class_macros: bool = False  # `class EXPORT Name` is written in it
 
 
 LANGUAGES = (
     Language("python", "tree_sitter_python", "python", (".py", ".pyi", ".pyw"), filenames=("SConstruct",)),
-    Language("javascript", "tree_sitter_javascript", "javascript", (".js", ".jsx", ".mjs", ".cjs"), comment="//"),
-    Language(
-        "typescript",
-        "tree_sitter_typescript",
-        "typescript",
-        (".ts", ".mts", ".cts"),
-        "language_typescript",
-        comment="//",
-    ),
-    Language("tsx", "tree_sitter_typescript", "typescript", (".tsx",), "language_tsx", comment="//"),
-    Language("c", "tree_sitter_c", "c", (".c",), comment="//", class_macros=True),
+    Language("javascript", "tree_sitter_javascript", "javascript", (".js", ".jsx", ".mjs", ".cjs")),
+    Language("typescript", "tree_sitter_typescript", "typescript", (".ts", ".mts", ".cts"), "language_typescript"),
+    Language("tsx", "tree_sitter_typescript", "typescript", (".tsx",), "language_tsx"),
+    Language("c", "tree_sitter_c", "c", (".c",), class_macros=True),
     Language(
         "cpp",
         "tree_sitter_cpp",
         "cpp",
         (".cpp", ".cc", ".cxx", ".c++", ".hpp", ".hh", ".hxx", ".h", ".ipp", ".cu", ".cuh", ".metal"),
-        comment="//",
         class_macros=True,
     ),
-    Language("c_sharp", "tree_sitter_c_sharp", "c_sharp", (".cs",), comment="//"),
-    Language("rust", "tree_sitter_rust", "rust", (".rs",), comment="//"),
-    Language("go", "tree_sitter_go", "go", (".go",), comment="//"),
-    Language("java", "tree_sitter_java", "java", (".java",), comment="//"),
+    Language("c_sharp", "tree_sitter_c_sharp", "c_sharp", (".cs",)),
+    Language("rust", "tree_sitter_rust", "rust", (".rs",)),
+    Language("go", "tree_sitter_go", "go", (".go",)),
+    Language("java", "tree_sitter_java", "java", (".java",)),
     Language("ruby", "tree_sitter_ruby", "ruby", (".rb", ".rake", ".gemspec"), filenames=("Rakefile", "Gemfile")),
-    Language("php", "tree_sitter_php", "php", (".php",), "language_php", comment="//"),
+    Language("php", "tree_sitter_php", "php", (".php",), "language_php"),
     Language("bash", "tree_sitter_bash", "bash", (".sh", ".bash", ".zsh")),
-    Language("html", "tree_sitter_html", "html", (".html", ".htm"), comment="<!--"),
-    Language("css", "tree_sitter_css", "css", (".css",), comment="/*"),
-    Language("json", "tree_sitter_json", "json", (".json",), comment="//"),
+    Language("html", "tree_sitter_html", "html", (".html", ".htm")),
+    Language("css", "tree_sitter_css", "css", (".css",)),
+    Language("json", "tree_sitter_json", "json", (".json",)),
     Language("toml", "tree_sitter_toml", "toml", (".toml",)),
     Language("yaml", "tree_sitter_yaml", "yaml", (".yaml", ".yml")),
-    Language("markdown", "tree_sitter_markdown", "markdown", (".md", ".markdown"), comment="<!--", prose=True),
-    Language("sql", "tree_sitter_sql", "sql", (".sql",), comment="--"),
-    Language("scala", "tree_sitter_scala", "scala", (".scala", ".sc"), comment="//"),
-    Language("kotlin", "tree_sitter_kotlin", "kotlin", (".kt", ".kts"), comment="//"),
-    Language("lua", "tree_sitter_lua", "lua", (".lua",), comment="--"),
-    Language("swift", "tree_sitter_swift", "swift", (".swift",), comment="//"),
-    Language("haskell", "tree_sitter_haskell", "haskell", (".hs",), comment="--"),
+    Language("markdown", "tree_sitter_markdown", "markdown", (".md", ".markdown"), prose=True),
+    Language("sql", "tree_sitter_sql", "sql", (".sql",)),
+    Language("scala", "tree_sitter_scala", "scala", (".scala", ".sc")),
+    Language("kotlin", "tree_sitter_kotlin", "kotlin", (".kt", ".kts")),
+    Language("lua", "tree_sitter_lua", "lua", (".lua",)),
+    Language("swift", "tree_sitter_swift", "swift", (".swift",)),
+    Language("haskell", "tree_sitter_haskell", "haskell", (".hs",)),
     Language("elixir", "tree_sitter_elixir", "elixir", (".ex", ".exs")),
-    Language("zig", "tree_sitter_zig", "zig", (".zig",), comment="//"),
+    Language("zig", "tree_sitter_zig", "zig", (".zig",)),
 )
 _BY_EXTENSION = {extension: language for language in LANGUAGES for extension in language.extensions}
 _BY_FILENAME = {name: language for language in LANGUAGES for name in language.filenames}

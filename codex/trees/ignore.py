@@ -168,7 +168,8 @@ class Selection:
 
     def verdict(self, path: str, size: int, rules: IgnoreRules | None) -> SkipReason | None:
         """None when the file is taken. `path` is raw and relative, `size` in bytes."""
-        return self._by_globs(path) or self._by_name(path, rules) or self._by_size(size)
+        too_large = SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
+        return self._by_globs(path) or self._by_name(path, rules) or too_large
 
     def enters(self, path: str, rules: IgnoreRules | None) -> bool:
         """Whether a walk or a watch has any business in this folder."""
@@ -215,9 +216,6 @@ class Selection:
             return SkipReason.MINIFIED
         never_text = "." in name and name.rpartition(".")[2].lower() in _NEVER_TEXT  # it need not be read to know
         return SkipReason.BINARY if never_text else None
-
-    def _by_size(self, size: int) -> SkipReason | None:
-        return SkipReason.TOO_LARGE if size > self._walk.max_file_bytes else None
 
 
 def _rules_of(globs: Sequence[str]) -> IgnoreRules | None:

@@ -101,7 +101,7 @@ class DiskTree:
     def volatility(self, candidates: Sequence[CandidateFile]) -> Mapping[str, int]:
         repository = self.repository()
         if repository is None:
-            return by_age({one.path: _modified_ns(one.stamp) for one in candidates})
+            return by_age({one.path: int(one.stamp.split(":")[1]) for one in candidates})
         try:
             steps = by_commits({name_of(path): count for path, count in repository.commits_by_file().items()})
             return steps | {name_of(path): BEING_WRITTEN for path in repository.changed()}
@@ -135,7 +135,8 @@ class DiskTree:
         for prefix, inside in asked.items():
             repository = self.repository(prefix)
             if repository is None:
-                found.update(path for path in inside if self._hidden_by_rules(path))
+                rules = self._git_rules
+                found |= {path for path in inside if rules.verdict(path.rstrip("/"), is_folder=path.endswith("/"))}
             else:
                 found.update(prefix + path for path in repository.ignored([path[len(prefix) :] for path in inside]))
         return found
@@ -146,9 +147,6 @@ class DiskTree:
         while folder and not has_repository(self.root / folder):
             folder = folder.rpartition("/")[0]
         return f"{folder}/" if folder else ""
-
-    def _hidden_by_rules(self, path: str) -> bool:
-        return bool(self._git_rules.verdict(path.rstrip("/"), is_folder=path.endswith("/")))
 
     def _list(self, cancelled: Cancelled) -> Iterator[str | Skipped]:
         if self.files is not None:
@@ -240,10 +238,6 @@ class DiskTree:
 def stamp_of(facts: os.stat_result) -> str:
     """Everything a changed file cannot leave as it was, once its clock tick is over."""
     return f"{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}:{facts.st_ino}"
-
-
-def _modified_ns(stamp: str) -> int:
-    return int(stamp.split(":")[1])
 
 
 def _read_all(handle: int, limit: int) -> bytes:

@@ -13,10 +13,10 @@ by a page, gists of outlines by MAP_BYTES of source. A skeleton that was made be
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from codex.catalog.databases import SqliteBytesCache
+from codex.catalog.databases import SqliteBytesCache, pages
 from codex.catalog.generations import FileEntry, Generation
 from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
@@ -37,7 +37,8 @@ from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSiz
 Count = Callable[[Sequence[str]], list[int]]
 BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
 HEADING = 12  # tokens that a file's heading line takes beside its text, about
-PAGE = 256
+PAGE = 256  # files outlined at once
+PAGE_BYTES = 8 << 20  # of them
 MAP_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s on one core
 # Skeletons of ten well-known codebases were 9 to 15 % of their source; one far below that would hold no definitions, so a
 # codex whose share at this rate does not fit is not outlined for one.
@@ -98,7 +99,7 @@ class CoverageDrafter:
         meter = Meter("outline", len(generation.entries), report, time.monotonic)
         found: dict[str, str] = {}
         tokens = 0
-        for page in pages(generation.entries):
+        for page in pages(generation.entries, lambda one: one.size, PAGE, PAGE_BYTES):
             made = self._page_of_skeletons(page)
             tokens += sum(self.count(list(made.values()))) + HEADING * len(made)
             found |= made
@@ -141,17 +142,6 @@ def most_telling(entries: Sequence[FileEntry], most_bytes: int) -> list[FileEntr
             chosen.add(entry.path)
             left -= entry.size
     return [entry for entry in entries if entry.path in chosen]
-
-
-def pages(entries: Iterable[FileEntry]) -> Iterator[list[FileEntry]]:
-    page: list[FileEntry] = []
-    for entry in entries:
-        page.append(entry)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    if page:
-        yield page
 
 
 def _key(entry: FileEntry) -> str:

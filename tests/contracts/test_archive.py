@@ -50,7 +50,7 @@ def test_an_unknown_codex_is_empty_and_no_error(archive: Archive) -> None:
     assert archive.stats("nobody").chunks == 0
     archive.drop("nobody")
     archive.optimize("nobody")
-    archive.remove("nobody", ["a.py"])
+    archive.replace("nobody", (), ["a.py"])
 
 
 def test_what_was_written_is_found_at_once_by_words_of_its_identifiers(archive: Archive) -> None:
@@ -97,7 +97,7 @@ def test_of_two_documents_of_one_path_the_last_counts(archive: Archive) -> None:
 
 def test_removed_paths_are_gone_and_unknown_ones_no_error(archive: Archive) -> None:
     archive.replace("c", [document("a.py", PARSER), document("b.py", SPLIT)])
-    archive.remove("c", ["a.py", "never.py"])
+    archive.replace("c", (), ["a.py", "never.py"])
     assert list(archive.held("c")) == ["b.py"]
     assert paths(archive, "header") == []
 
@@ -252,7 +252,7 @@ def test_the_revision_differs_after_every_write_and_only_then(archive: Archive) 
     archive.matches("c", ["header"], 5)
     archive.optimize("c")
     assert archive.revision("c") == seen[-1]
-    archive.remove("c", ["a.py"])
+    archive.replace("c", (), ["a.py"])
     seen.append(archive.revision("c"))
     archive.drop("c")
     seen.append(archive.revision("c"))
@@ -288,5 +288,5 @@ def test_files_that_say_that_a_program_wrote_them_are_told(archive: Archive) -> 
     assert archive.generated("c") == frozenset()
     archive.replace("c", [document("made.go", f"{said}package a\n\nfunc Made() {{}}\n"), by_hand])
     assert archive.generated("c") == {"made.go"}
-    archive.remove("c", ["made.go"])
+    archive.replace("c", (), ["made.go"])
     assert archive.generated("c") == frozenset()

@@ -84,14 +84,10 @@ class MemoryArchive:
         removed: Sequence[str] = (),
         progress: Callable[[int], None] = lambda done: None,
     ) -> None:
-        self.remove(codex, removed)
+        self.replace(codex, (), removed)
         for batch in batches(documents):
             self.replace(codex, batch)
             progress(len(batch))
-
-    def remove(self, codex: str, paths: Sequence[str]) -> None:
-        if paths:
-            self.replace(codex, (), paths)
 
     def warm(self, codex: str) -> None:
         """Everything is in memory."""

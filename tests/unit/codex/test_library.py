@@ -18,7 +18,7 @@ from codex.trees.sources import resolve
 def test_a_folder_becomes_a_codex_named_after_it(library: Library, project: Path, index: MemoryIndex) -> None:
     loaded = library.load(request(project))
     assert (loaded.codex.name, loaded.codex.roots, loaded.codex.newest) == ("project", (str(project),), 1)
-    assert (loaded.files, loaded.read, loaded.is_new) == (2, 2, True)
+    assert (loaded.files, loaded.read, loaded.generation.number) == (2, 2, 1)
     assert loaded.generation.skipped == {"binary": 1, "secret by name": 1}
     assert texts(library, "project") == {"src/a.py": "a = 1\n", "src/b.py": "b = 2\n"}
     assert index.told == ["src/a.py", "src/b.py"]
@@ -27,11 +27,11 @@ def test_a_folder_becomes_a_codex_named_after_it(library: Library, project: Path
 def test_loading_again_reads_and_indexes_only_what_changed(library: Library, project: Path, index: MemoryIndex) -> None:
     library.load(request(project))
     again = library.load(request(project))
-    assert (again.read, again.is_new, again.generation.number) == (0, False, 1)
+    assert (again.read, again.generation.number) == (0, 1)
     fill(project, {"src/a.py": "a = 10\n"})
     (project / "src" / "b.py").unlink()
     changed = library.load(request(project))
-    assert (changed.read, changed.is_new, changed.generation.number) == (1, True, 2)
+    assert (changed.read, changed.generation.number) == (1, 2)
     assert index.told == ["src/a.py", "src/b.py", "src/a.py"]
     assert set(index.held("project")) == {"src/a.py"}
 
@@ -111,7 +111,7 @@ def test_a_second_load_of_the_same_path_at_once_is_refused(library: Library, pro
         pytest.raises(LoadRunning, match="is running"),
     ):
         library.load(request(project))
-    assert library.load(request(project)).is_new
+    assert library.load(request(project)).generation.number == 1
 
 
 def test_changes_are_found_without_making_a_generation(library: Library, project: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_commit_without_a_change_of_files_keeps_the_generation_and_tells_the_r
     before = library.load(request(project))
     git(project, "commit", "-qm", "one")
     after = library.load(request(project))
-    assert (before.generation.state.revision, after.generation.number, after.is_new) == (None, 1, False)
+    assert (before.generation.state.revision, after.generation.number) == (None, 1)
     assert after.generation.state.revision is not None
     assert library.catalog.generation("project") == after.generation
 

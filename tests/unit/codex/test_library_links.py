@@ -37,7 +37,7 @@ def test_a_link_that_is_pointed_elsewhere_is_followed_there(library: Library, li
     repoint(link, "releases/2")
     assert follow(library, "current") == ("a.py",)
     assert library.catalog.codex("current").roots == (str(link.resolve()),)
-    assert library.load(library.request("current")).is_new
+    assert library.load(library.request("current")).generation.number == 2
     assert texts(library, "current") == {"a.py": "a = 2\n"}
 
 

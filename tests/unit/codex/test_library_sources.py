@@ -53,13 +53,13 @@ def test_the_root_of_a_single_file_is_the_file(library: Library, project: Path) 
     assert loaded.codex.roots == (str(project / "src/a.py"),)
     both = library.load(request(project / "src/a.py", project / "src/b.py", name="two"))
     assert both.codex.roots == (str(project / "src/a.py"), str(project / "src/b.py"))
-    assert library.load(library.request("one")).is_new is False
+    assert library.load(library.request("one")).generation.number == 1
 
 
 def test_globs_choose_and_are_remembered_for_a_reload(library: Library, project: Path) -> None:
     library.load(request(project, globs=Globs(include=("*.py",), exclude=("b*",))))
     assert set(texts(library, "project")) == {"src/a.py"}
-    assert library.load(library.request("project")).is_new is False
+    assert library.load(library.request("project")).generation.number == 1
     assert library.request("project").globs == Globs(("*.py",), ("b*",))
 
 

@@ -44,7 +44,7 @@ def test_a_warmed_archive_shows_what_was_written_since_and_after_folding(tmp_pat
     assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
     archive.optimize("c")
     assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
-    archive.remove("c", ["b.py"])
+    archive.replace("c", (), ["b.py"])
     assert [match.path for match in archive.file_matches("c", ["shared"], 5)] == ["a.py"]
 
 
