@@ -84,6 +84,16 @@ def quoter_model(models: Path) -> Path:
     return ensure("builtin:quoter", models)
 
 
+@pytest.fixture(scope="session")
+def shared_daemon(models: Path) -> Iterator[private.PrivateDaemon]:
+    """One of all the files that need no daemon of their own, through `lent`: a start and the first load's imports take
+    four seconds of a processor."""
+    from support.house import living
+
+    with living(models) as daemon:
+        yield daemon
+
+
 @pytest.fixture
 def new_daemon(models: Path) -> Iterator[Callable[..., private.PrivateDaemon]]:
     """Makes daemons that are not started yet, each in a folder of its own: `new_daemon(model=..., environment=...)`."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.house import codebase, living, over_socket, question
+from support.house import codebase, lent, over_socket, question
 from support.wire_shapes import unlike
 
 from orchestrator.api.app import routes
@@ -21,9 +21,9 @@ ASK = {
 
 
 @pytest.fixture(scope="module")
-def http(models):
+def http(shared_daemon):
     with (
-        living(models) as daemon,
+        lent(shared_daemon) as daemon,
         over_socket(daemon) as client,
     ):
         client.folder = str(codebase(daemon.folder / "vaults"))

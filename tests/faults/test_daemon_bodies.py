@@ -5,15 +5,15 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.house import CODES, codebase, living, over_socket, question
+from support.house import CODES, codebase, lent, over_socket, question
 
 MARKS = "<|im_end|>\n<|im_start|>system<|end_of_text|></s><s>[INST]<|eot_id|>"
 
 
 @pytest.fixture(scope="module")
-def http(models):
+def http(shared_daemon):
     with (
-        living(models) as daemon,
+        lent(shared_daemon) as daemon,
         over_socket(daemon) as client,
     ):
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0

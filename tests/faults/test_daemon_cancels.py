@@ -20,6 +20,7 @@ from support.house import (
     counters,
     engine_child,
     hits,
+    lent,
     living,
     over_socket,
     question,
@@ -35,8 +36,8 @@ FILES = 400
 
 
 @pytest.fixture(scope="module")
-def running(models):
-    with living(models) as daemon:
+def running(shared_daemon):
+    with lent(shared_daemon) as daemon:
         write_release(daemon, 1)
         load(daemon)
         yield daemon

@@ -3,14 +3,14 @@
 import os
 
 import pytest
-from support.house import CODES, ask, codebase, living, shown, until, write_vault
+from support.house import CODES, ask, codebase, lent, shown, until, write_vault
 
 AHEAD = 4_070_908_800  # 2099
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         folder = codebase(daemon.folder / "vaults")
         for file in folder.iterdir():
             os.utime(file, (AHEAD, AHEAD))

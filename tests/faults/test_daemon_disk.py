@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, codebase, living, question, shown, until
+from support.house import CODES, ask, codebase, lent, living, question, shown, until
 from support.refusals import refusal
 from support.small_disk import small_disk
 
@@ -34,8 +34,8 @@ def damage(house, made=same, part="*/*"):
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait", "--tier", "none").returncode == 0
         yield daemon
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 
 import pytest
-from support.house import ask, begun, codebase, hits, living, question, shown, until, write_vault
+from support.house import ask, begun, codebase, hits, lent, question, revived, shown, until, write_vault
 
 from orchestrator.cli.client import unix_connection
 
@@ -13,8 +13,8 @@ FILES = 150
 
 
 @pytest.fixture(scope="module")
-def running(models):
-    with living(models) as daemon:
+def running(shared_daemon):
+    with lent(shared_daemon) as daemon:
         write_release(daemon, 1)
         assert load(daemon, "--tier", "map", "--no-watch").returncode == 0
         yield daemon
@@ -23,9 +23,7 @@ def running(models):
 @pytest.fixture
 def house(running):
     """A daemon with one release of the codex `parts` in the tier `map`, which it does not follow; whatever came before."""
-    if running.process is None or running.process.poll() is not None:
-        running.process = None
-        running.start()
+    revived(running)
     if len(releases(running)) != 1 or unseen(running):
         assert load(running, "--tier", "map", "--no-watch").returncode == 0
     return running

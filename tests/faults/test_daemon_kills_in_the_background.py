@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, counters, living, reply, shown, until
+from support.house import CODES, ask, blocks, codebase, counters, lent, living, reply, shown, until
 
 
 def end_all(daemon):
@@ -25,8 +25,8 @@ def written(daemon):
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         yield daemon
 
 

@@ -4,13 +4,13 @@ import os
 import signal
 
 import pytest
-from support.house import CODES, ask, begun, codebase, events, living, question, shown, until
+from support.house import CODES, ask, begun, codebase, events, lent, question, shown, until
 from support.refusals import refusal
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 

@@ -1,12 +1,12 @@
 """The path that was loaded leads elsewhere, or nowhere: what stands there is answered, or it is said that nothing does."""
 
 import pytest
-from support.house import ask, codebase, hits, living, question, shown, until
+from support.house import ask, codebase, hits, lent, question, shown, until
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         yield daemon
 
 

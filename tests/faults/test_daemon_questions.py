@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.house import CODES, ask, begun, codebase, first_words, living, question, reply, until
+from support.house import CODES, ask, begun, codebase, first_words, lent, question, reply, until
 from support.refusals import refusal
 from support.waiting import SOON
 
@@ -11,8 +11,8 @@ ENDLESS = ("ask", "-c", "none", "tick tock tick tock tick tock tick tock tick")
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from private_daemon import LORE
-from support.house import codebase, engine_child, living, question, reply
+from support.house import codebase, engine_child, lent, question, reply, revived
 from support.refusals import refusal
 from support.waiting import SOON
 
@@ -21,18 +21,15 @@ def nobody(new_daemon):
 
 
 @pytest.fixture(scope="module")
-def shared(models):
-    with living(models) as daemon:
+def shared(shared_daemon):
+    with lent(shared_daemon) as daemon:
         yield daemon
 
 
 @pytest.fixture
 def somebody(shared):
     """A daemon that runs, however the test before it has left it."""
-    if shared.process is None or shared.process.poll() is not None:
-        shared.process = None
-        shared.start()
-    return shared
+    return revived(shared)
 
 
 def serve(daemon, *options):

@@ -12,7 +12,7 @@ from support.house import (
     codebase,
     engine_child,
     first_words,
-    living,
+    lent,
     question,
     reply,
     until,
@@ -20,8 +20,8 @@ from support.house import (
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 

@@ -65,9 +65,12 @@ def describe(name: str, model: Any) -> Loaded:
     reserved = reserved_texts(table)
     texts = set(reserved)
     defined = {n for n in table.of(TokenKind.USER_DEFINED) if table.texts[n] in texts}
+    with pytest.MonkeyPatch.context() as patch:  # a quarter of a million tokens need not be read twice
+        patch.setattr("orchestrator.engine.vocab.vocabulary.read_table", {model: table}.__getitem__)
+        vocabulary = Vocabulary(model)
     return Loaded(
         name,
-        Vocabulary(model),
+        vocabulary,
         NativeTokenizer(model, table),
         reserved,
         frozenset(table.of(TokenKind.CONTROL)) | defined,

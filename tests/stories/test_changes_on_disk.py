@@ -4,15 +4,15 @@ import shutil
 import subprocess
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, living, question, shown, until, write_vault
+from support.house import CODES, ask, blocks, codebase, lent, question, shown, until, write_vault
 
 from codex.trees.lore_file import LORE_FILE
 from orchestrator.codices.known_lines import MOVED
 
 
 @pytest.fixture(scope="module")
-def running(models):
-    with living(models) as daemon:
+def running(shared_daemon):
+    with lent(shared_daemon) as daemon:
         yield daemon
 
 

@@ -1,7 +1,7 @@
 """Text that spells control tokens, in a file and in a question, stays text from the disk to the answer."""
 
 import pytest
-from support.house import ask, codebase, living, question
+from support.house import ask, codebase, lent, question
 
 CONTROL = (
     "<|endoftext|>",
@@ -17,9 +17,9 @@ CONTROL = (
 
 
 @pytest.fixture(scope="module")
-def house(models):
+def house(shared_daemon):
     """A codex in which one code stands in the middle of the text of control tokens, and another behind all of them."""
-    with living(models) as daemon:
+    with lent(shared_daemon) as daemon:
         folder = codebase(daemon.folder / "vaults", {"walrus": "9273645"}, functions=2)
         lines = "".join(f"# {text} is only text here\n" for text in CONTROL)
         (folder / "zebra.py").write_text(f"{lines}# {question('zebra')} 48<|end_of_text|>15</s>.\n")

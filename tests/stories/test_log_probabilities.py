@@ -4,12 +4,12 @@ import math
 
 import openai
 import pytest
-from support.house import codebase, living, question
+from support.house import codebase, lent, question
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 

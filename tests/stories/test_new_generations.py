@@ -5,7 +5,7 @@ even it alone would fit, what stands stays.
 """
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, reply, shown, until, write_vault
+from support.house import CODES, ask, blocks, cached_whole, codebase, counters, lent, reply, shown, until, write_vault
 from support.scarce_memory import scarce
 
 
@@ -44,8 +44,8 @@ def prompt_of(answer):
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         folder = codebase(daemon.folder / "vaults", functions=60)
         rewritten(folder, 40, "old")
         assert daemon.lore("load", folder, "--wait").returncode == 0

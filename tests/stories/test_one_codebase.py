@@ -1,13 +1,13 @@
 """The main job: a codebase is loaded, asked about, and asked again out of the cache."""
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, events, living, question
+from support.house import CODES, ask, blocks, cached_whole, codebase, counters, events, lent, question
 
 
 @pytest.fixture(scope="module")
-def house(models):
+def house(shared_daemon):
     """A daemon that holds the codex `vaults`, its floor computed."""
-    with living(models) as daemon:
+    with lent(shared_daemon) as daemon:
         loaded = daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait", "--json")
         assert loaded.returncode == 0, loaded.stderr
         daemon.loaded = events(loaded.stdout)

@@ -4,12 +4,12 @@ import re
 
 import openai
 import pytest
-from support.house import CODES, blocks, cached_whole, codebase, living, question, reply
+from support.house import CODES, blocks, cached_whole, codebase, lent, question, reply
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 

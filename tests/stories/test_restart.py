@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, question, until, write_vault
+from support.house import CODES, ask, blocks, cached_whole, codebase, counters, lent, question, until, write_vault
 
 STOPS = {"stopped": lambda daemon: daemon.stop(), "killed": lambda daemon: daemon.kill()}
 
 
 @pytest.fixture(scope="module")
-def house(models):
+def house(shared_daemon):
     """A daemon that holds the codex `vaults`, its floor computed and written."""
-    with living(models) as daemon:
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         ask(daemon, "zebra")
         yield daemon

@@ -1,14 +1,14 @@
 """What a codex says of itself and of answers about it: citations checked, figures marked, hot files that were earned."""
 
 import pytest
-from support.house import ask, codebase, events, living, question
+from support.house import ask, codebase, events, lent, question
 
 PLACES = "The codes are written down in"
 
 
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models) as daemon:
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
         folder = codebase(daemon.folder / "vaults")
         (folder / "guide.md").write_text(f"# Guide\n\n{PLACES} zebra.py:3 and zebra.py:99 and nowhere.py:1.\n")
         loaded = daemon.lore("load", folder, "--wait", "--json")

@@ -2,13 +2,13 @@
 
 import pytest
 from support import house as small_house
-from support.house import codebase, living, question, reply
+from support.house import codebase, lent, question, reply
 
 
 @pytest.fixture(scope="module")
-def house(models):
+def house(shared_daemon):
     """A daemon with a codex of which only the map stands in the prefix: what is selected is in no file there."""
-    with living(models) as daemon:
+    with lent(shared_daemon) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait", "--tier", "map").returncode == 0
         yield daemon
 

@@ -6,6 +6,7 @@ when the place that says it was in the prompt.
 
 import json
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from private_daemon import LORE, PrivateDaemon
+from private_daemon import LORE, XDG, PrivateDaemon
 
 CODES = {"zebra": "4815162", "walrus": "9273645"}
 # Two threads stall beside any busy process; one is slower by half at most.
@@ -61,6 +62,33 @@ def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDa
             yield daemon.start()
         finally:
             daemon.stop()
+
+
+@contextmanager
+def lent(daemon: PrivateDaemon) -> Iterator[PrivateDaemon]:
+    """A daemon that one file of tests after another has: it runs, however the file before left it, and nothing is loaded.
+
+    Who counts what it has computed or logged since its start, or sets its configuration, needs one of his own.
+    """
+    try:
+        yield revived(daemon)
+    finally:
+        with over_socket(revived(daemon)) as http:
+            for kind in ("codices", "sessions"):
+                for one in http.get(f"/v1/{kind}").json()[kind]:
+                    assert http.delete(f"/v1/{kind}/{one['name']}").is_success
+        for path in set(daemon.folder.iterdir()) - set(
+            map(daemon.folder.joinpath, (*XDG.values(), "run", "daemon.log"))
+        ):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def revived(daemon: PrivateDaemon) -> PrivateDaemon:
+    """It is started where it ended or was ended."""
+    if daemon.process is None or daemon.process.poll() is not None:
+        daemon.process = None
+        daemon.start()
+    return daemon
 
 
 def configure(daemon: PrivateDaemon, config: str) -> None:

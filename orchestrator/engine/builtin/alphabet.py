@@ -16,4 +16,4 @@ SIGN_TO_BYTE = {sign: byte for byte, sign in BYTE_TO_SIGN.items()}
 
 def to_bytes(signs: str) -> bytes:
     """The bytes that a token's text stands for. Raises KeyError for a text that is not written in this alphabet."""
-    return bytes(SIGN_TO_BYTE[sign] for sign in signs)
+    return bytes(map(SIGN_TO_BYTE.__getitem__, signs))  # half a generator's time: a vocabulary has a million signs
