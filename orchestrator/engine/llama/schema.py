@@ -71,6 +71,7 @@ IN_WORDS = (  # instead of what the libraries say of themselves
     (r"Expecting object schema.*", "it should be an object"),
     (r"\bf64\b", "a number"),
     (r"(Value is not JSON serializable|'utf-8' codec).*", "it has a lone surrogate, half a character that is no text"),
+    (r"maximum recursion depth exceeded.*", "its recursion is too deep"),
     (r"; use sys\..*", ""),
 )
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
@@ -99,7 +100,8 @@ class Schemas:
         except SchemaRefused as refused:
             return SchemaRefused(said(str(refused)))
         except UNFORESEEN as error:
-            reason = error if isinstance(error, ValueError) else "a keyword has a value of another kind than it takes"
+            words = isinstance(error, ValueError | RecursionError)  # that say something of the schema
+            reason = error if words else "a keyword has a value of another kind than it takes"
             return SchemaRefused(said(f"no grammar can be made of the JSON schema: {reason}"))
 
     def _compile(self, schema: str) -> "LLMatcher":
