@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorekeep")
 
 
-def run(settings: Settings) -> int:
-    """Runs until SIGTERM or Ctrl-C; the exit status. Raises LoreError for what keeps it from starting."""
+def run(settings: Settings) -> None:
+    """Runs until SIGTERM or Ctrl-C. Raises LoreError for what keeps it from starting."""
     set_up(settings.log.level, os.environ)
     os.umask(0o077)  # what is written holds the user's code: also what a library writes is the user's alone
     paths = Paths.of(os.environ)
@@ -47,7 +47,7 @@ def run(settings: Settings) -> int:
         # Held until the engine has written its last, long after the sockets are closed.
         with instance.held(paths, path):
             asyncio.run(live(settings, paths, listeners, unless_served))
-    return 0
+    log.info("stopped")
 
 
 async def live(settings: Settings, paths: Paths, listeners: list[Listener], unless_served: ExitStack) -> None:
@@ -79,9 +79,13 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
 def stopped_by_signals() -> asyncio.Event:
     """Set by SIGTERM and Ctrl-C."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+
+    def end(number: signal.Signals) -> None:
+        log.info("stopping", extra={"fields": {"signal": number.name}})
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     return stop
 
 

@@ -1,8 +1,10 @@
 """`lore serve` and `lore service`: the daemon in the foreground, and as a service of systemd."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -31,20 +33,21 @@ Model = Annotated[
 
 
 def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = None, model: Model = None) -> None:
-    """Runs the daemon until SIGTERM or Ctrl-C."""
-    from orchestrator.instance import refuse_second
+    """Runs the daemon until SIGTERM or Ctrl-C. The exit status is then 0, also while it starts."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the daemon hears signals itself
+    with suppress(KeyboardInterrupt), local.translated():
+        from orchestrator.instance import refuse_second
 
-    settings = local.settings(config, {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}).settings
-    with local.translated():
+        settings = local.settings(config, {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}).settings
         refuse_second(settings.serve, local.paths())
 
         from orchestrator.daemon import run
 
-        status = run(settings)
+        run(settings)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # All is closed; the interpreter would take half a second to free the libraries' objects one by one.
-    os._exit(status)
+    os._exit(0)
 
 
 @app.command()

@@ -183,12 +183,14 @@ def test_what_the_daemon_writes_is_its_owner_s_alone_and_its_socket_is_gone_afte
     assert [one for one in written if one.stat().st_mode & 0o077] == []
 
 
-def test_ctrl_c_stops_the_daemon_and_its_child(somebody):
+def test_ctrl_c_stops_the_daemon_and_its_child_and_the_log_says_so(somebody):
     child = engine_child(somebody)
     ending = os.pidfd_open(child)
     somebody.process.send_signal(signal.SIGINT)
     assert somebody.process.wait(SOON) == 0
     assert ended(ending)
+    lines = [json.loads(line) for line in somebody.log_end().splitlines()]
+    assert [line["event"] for line in lines if line["part"] == "lorekeep"][-2:] == ["stopping", "stopped"]
 
 
 def ended(pidfd, timeout_s=SOON):

@@ -53,6 +53,17 @@ def test_ctrl_c_before_and_after_the_command_itself_ends_quietly_with_130(when):
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_daemon_that_is_stopped_while_it_loads_its_modules_ends_in_order(number, tmp_path):
+    script = f"import os, signal, sys\nsys.argv = ['lore', 'serve', '--socket', {str(tmp_path / 's')!r}]\n"
+    script += SIGINT_AT_TYPER.replace('"typer"', '"orchestrator.daemon"').replace("signal.SIGINT", str(int(number)))
+    script += "from orchestrator.cli import main\nmain()"
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_reader_that_has_enough_ends_the_command_quietly(lorekeep, folder):
     process = started(folder, "ask", "word " * 5000)
     process.stdout.read(1)
