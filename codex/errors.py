@@ -38,7 +38,7 @@ class UnknownCodex(CodexError):
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         there = ", ".join(known) if known else "none is loaded"
-        super().__init__(f"no codex named {name!r} (there are: {there}); load one with: lore load PATH --name {name}")
+        super().__init__(f"no codex named {name!r} (there are: {there}); load one with: lore load PATH")
         self.name = name
         self.known = known
 

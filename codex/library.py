@@ -383,7 +383,7 @@ def _until_cancelled(documents: Iterator[Document], cancelled: Cancelled) -> Ite
 def _nothing_in(source: CodexSource, taken: IngestResult) -> str:
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(taken.skipped.items()))
     why = f"all files were left out ({reasons})" if reasons else "it holds no files"
-    return "\n".join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))
+    return "; ".join((f"nothing to load from {source.title}: {why}", *taken.notices[:3]))
 
 
 # -- the order of files

@@ -163,8 +163,12 @@ def _may_be_gits_own(path: Path) -> bool:
 
 
 def _kind_of(path: Path) -> int:
+    """Its mode. Raises SourceError for what is not there, and for a folder that may not be listed or entered."""
     try:
-        return path.stat().st_mode
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            os.scandir(f"{path}/.").close()  # the dot is looked up in it
+        return mode
     except OSError as error:
         why = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
         raise SourceError(f"{path} {why}; name an existing file or folder, or a git URL") from error

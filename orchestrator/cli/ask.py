@@ -298,10 +298,8 @@ def request(text: str, attachments: list[dict[str, str]], options: AskOptions) -
 
 
 def session_of(options: AskOptions) -> str | None:
-    """Without a name a new one begins; a private question belongs to none."""
-    if options.continue_last or options.private:
-        return None
-    return options.session or ""
+    """Without a name a new one begins, but for a private question, which reads the one that is named and adds nothing."""
+    return options.session or (None if options.continue_last or options.private else "")
 
 
 def is_piped() -> bool:
@@ -322,7 +320,7 @@ def attached(name: str) -> dict[str, str]:
         with Path(name).open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        raise Failure(faults.USAGE, f"-f {name}: {error.strerror}", "name a file that you may read") from error
+        raise Failure(faults.USAGE, f"-f {name!r}: {error.strerror}", "name a file that you may read") from error
     return {"name": name, "text": decoded(raw, name)}
 
 

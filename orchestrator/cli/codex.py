@@ -53,7 +53,7 @@ Revision = Annotated[
 Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what holds keys or tokens")]
 Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
 Tier = Annotated[
-    str | None, typer.Option("--tier", metavar="COVERAGE", help="force the coverage: full, skeleton+hot, map or none")
+    str | None, typer.Option("--tier", metavar="COVERAGE", help="full, skeleton+hot, map or none; auto decides")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
 Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix is in the cache")]
@@ -285,7 +285,9 @@ def coverage_and_why(codex: Report) -> str:
 
 
 def load_source(path: str) -> str:
-    """A path in full, or a git URL as it is."""
+    """A path in full, or a git URL as it is. Raises Failure for an empty one, which would be the folder that one is in."""
+    if not path:
+        raise Failure(faults.USAGE, "a path is empty", "lore load . loads the folder that you are in")
     return path if is_url(path) else absolute(path)
 
 

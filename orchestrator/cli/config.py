@@ -1,6 +1,7 @@
 """`lore config` and `lore token`: settings in force with their origins, and keys for clients. Neither needs a daemon."""
 
 import os
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -87,6 +88,8 @@ def new_token(sigil: Sigil, name: Name = "client", as_json: given.Json = False) 
     import hashlib
     import secrets
 
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise Failure(USAGE, f"{name!r} cannot name a token", "letters, digits, - and _")
     if wrong := local.settings().settings.unknown_sigil(sigil):
         hint = f"name one of them, or write [sigils.{sigil}] into the configuration first"
         raise Failure(USAGE, wrong, hint)

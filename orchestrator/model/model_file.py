@@ -20,7 +20,7 @@ from orchestrator.settings.sources import named_file, user_file, with_value
 from orchestrator.wire.places import QUOTER, QUOTING, UNCONFIGURED, path_of
 
 DEFAULT = QUOTER
-ANOTHER = "name another GGUF file with --model, LORE_MODEL or model.path; builtin:quoter always works"
+ANOTHER = "another GGUF file: lore model use FILE, or lore serve --model FILE; builtin:quoter always works"
 SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")

@@ -109,7 +109,7 @@ def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
     if name in names:
         return name
     hint = instead(name, names, "none is loaded", "`lore codex list`")
-    raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH --name {name}")
+    raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH")
 
 
 def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> str | None:

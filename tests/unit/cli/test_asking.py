@@ -47,7 +47,9 @@ def test_a_new_question_begins_a_session_a_private_one_none_and_continue_goes_on
     lore("ask", "a")
     lore("ask", "b", "--private")
     lore("ask", "c", "--continue")
-    first, private, further = lorekeep.service.asked
+    lore("ask", "d", "--private", "-s", "kept")
+    first, private, further, aside = lorekeep.service.asked
+    assert (aside.session, aside.private) == ("kept", True)
     assert (first.session, first.continue_last) == ("", False)
     assert (private.session, private.private) == (None, True)
     assert (further.session, further.continue_last) == (None, True)

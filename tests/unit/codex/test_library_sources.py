@@ -1,6 +1,8 @@
 """What may be loaded under which name, and what is left out of it."""
 
+import os
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ from support.libraries import fill, request, texts
 from codex.errors import BadName, NameTaken, SourceError
 from codex.library import Library
 from codex.trees.ignore import Globs
+from codex.trees.sources import LoadSpec, resolve
+
+NOBODY = 65534
 
 
 def test_a_taken_name_is_refused_and_another_one_proposed(library: Library, project: Path, tmp_path: Path) -> None:
@@ -27,6 +32,18 @@ def test_a_name_can_be_taken_over_on_purpose(library: Library, project: Path, tm
     other = fill(tmp_path / "other", {"x.py": "x\n"})
     loaded = library.load(request(other, name="project", take_name=True))
     assert (loaded.codex.roots, set(texts(library, "project"))) == ((str(other),), {"x.py"})
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o111, 0o444])
+def test_a_folder_that_may_not_be_read_is_refused_in_words(mode: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are below a folder that only its owner may enter
+        Path(folder).chmod(mode)
+        try:
+            os.seteuid(os.getuid() or NOBODY)  # root may read everything
+            with pytest.raises(SourceError, match=f"{folder} cannot be read .Permission denied.;"):
+                resolve(LoadSpec((folder,)), Path("/"))
+        finally:
+            os.seteuid(os.getuid())
 
 
 @pytest.mark.parametrize("name", ["none", "", "a/b", "-x", "ü", "x" * 65])
