@@ -11,7 +11,7 @@ from typing import Any, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
-from orchestrator.answering.conversations import SessionStore, session_row
+from orchestrator.answering.conversations import SessionStore
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.codices import Codices, refusal
 from orchestrator.codices.floors import LoadedModel
@@ -281,7 +281,7 @@ class Program:
     # -- sessions
 
     async def sessions(self, principal: Principal) -> list[SessionRow]:
-        return [session_row(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
+        return [SessionRow.of(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
 
     async def session(self, principal: Principal, name: str) -> SessionExport:
         return await asyncio.to_thread(self.session_store.export, principal.uid, name)

@@ -28,7 +28,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
-from orchestrator.wire.replies import SessionExport, SessionRow, SessionTurn
+from orchestrator.wire.replies import SessionExport, SessionTurn
 
 MOST_CONVERSATIONS = 512
 SPEAKERS = frozenset(Role)
@@ -314,7 +314,7 @@ class SessionStore:
     def export(self, uid: int, name: str) -> SessionExport:
         """The whole conversation; token ids are left out: they mean something to one model only."""
         session = self.get(uid, name)
-        return SessionExport(**dict(session_row(session)) | {"turns": tuple(map(exported, self.turns(session.id)))})
+        return SessionExport.of(session, turns=tuple(map(exported, self.turns(session.id))))
 
     def count(self) -> int:
         return int(self.read("SELECT count(*) FROM sessions")[0][0])
@@ -351,18 +351,6 @@ def opened(path: Path) -> sqlite3.Connection:
         connection = open_database(path, MIGRATIONS, application=APPLICATION)
     connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a millisecond and be safe
     return connection
-
-
-def session_row(session: Session) -> SessionRow:
-    """As `lore session list` shows it."""
-    return SessionRow(
-        name=session.name,
-        codex=session.codex,
-        title=session.title,
-        created=session.created,
-        used=session.used,
-        turns=session.turns,
-    )
 
 
 def exported(turn: StoredTurn) -> SessionTurn:

@@ -65,7 +65,7 @@ def citations_of(answer: str, ground: AnswerSources) -> tuple[Citation, ...]:
     named = cited(answer, files.is_file)
     shown = shown_of(ground, files, {path for one in named if (path := files.meant(one.path)) is not None})
     checked = check(named, files, shown)
-    places = [Citation(path=one.path, start=one.start, end=one.end, valid=one.valid, why=one.why) for one in checked]
+    places = [Citation.of(one) for one in checked]
     return tuple(dict.fromkeys([*places, *quotes(answer, ground.turn.query, passages_of(ground))]))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from formatters.context import TurnView
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     Admitted,
@@ -49,16 +50,10 @@ class Inference(Protocol):
     def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]: ...
 
 
-class Engine(Protocol):
-    """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
-
-    def run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]: ...
-
-
 class EngineInference:
     """`Inference` over the engine, which knows the job's floor already, under the machine's grant in force."""
 
-    def __init__(self, engine: Engine, machine: Machine) -> None:
+    def __init__(self, engine: EngineClient, machine: Machine) -> None:
         self._engine = engine
         self._machine = machine
 

@@ -119,7 +119,11 @@ class Preparer:
         """`messages`: those of the ask. Raises LoreError. Changes nothing."""
         session, codex_state, choice = await self._codex_and_session(ask)
         codex = codex_state.name if codex_state is not None else None
-        conversation = self._conversation(ask.principal.uid, session, codex, messages.earlier, chat_model)
+        conversation = (
+            self.conversations.of_session(session, chat_model.tokens)
+            if session is not None
+            else self.conversations.of_messages(ask.principal.uid, codex, messages.earlier)
+        )
         started = time.monotonic()
         where = await self._where(ask, codex_state)
         served = await self.codices.served(codex_state, ask.identity)
@@ -184,13 +188,6 @@ class Preparer:
             about = f"about codex {codex}" if codex else "with the bare model"
             raise NotFound(f"there is no session {about} to continue", "ask without --continue first")
         return last
-
-    def _conversation(
-        self, uid: int, session: Session | None, codex: str | None, earlier: Sequence[Message], chat_model: ChatModel
-    ) -> Conversation:
-        if session is not None:
-            return self.conversations.of_session(session, chat_model.tokens)
-        return self.conversations.of_messages(uid, codex, earlier)
 
     async def _where(self, ask: Ask, codex_state: CodexState | None) -> Pointed | None:
         """The user's place in an editor; None where none asks."""
@@ -261,16 +258,15 @@ class Preparer:
         )
 
     def _job(self, ask: Ask, composed: Composed, window: int, stop: tuple[str, ...]) -> InferenceJob:
-        job = InferenceJob(
+        return InferenceJob(
             ticket=0,  # the client numbers it
-            floor="",
-            tail=b"",
+            floor=composed.assembled.floor.name,
+            tail=composed.assembled.tail,
             owner=ask.principal.uid,
             max_tokens=min(ask.max_tokens, window - composed.assembled.tokens),
             sampling=sampling_of(ask, self.greedy),
             stop=(*ask.stop, *stop),
         )
-        return job_of(job, composed)
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
@@ -334,17 +330,9 @@ def tool_view(tool: Mapping[str, Any]) -> ToolView:
 def sampling_of(ask: Ask, greedy: bool) -> Sampling:
     """As the client wants it; `greedy`: what it leaves open is not drawn by chance."""
     usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
-    given: dict[str, Any] = {
-        "temperature": ask.temperature,
-        "top_k": ask.top_k,
-        "top_p": ask.top_p,
-        "min_p": ask.min_p,
-        "repeat_penalty": ask.repeat_penalty,
-        "seed": ask.seed,
-        "logprobs": ask.logprobs,
-        "schema": json.dumps(ask.schema) if ask.schema else None,
-    }
-    return replace(usual, **{key: value for key, value in given.items() if value is not None})
+    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name)) is not None}
+    return replace(usual, schema=json.dumps(ask.schema) if ask.schema else usual.schema, **given)
 
 
 def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:

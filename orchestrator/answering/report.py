@@ -23,7 +23,6 @@ from orchestrator.wire.answers import (
     PlanTimings,
     Predicted,
     PromptState,
-    QuestionReport,
     RefusalReport,
     RetrievalPlan,
     StrategyState,
@@ -73,19 +72,15 @@ def reused(reuse: Iterable[Reuse]) -> int:
 def strategy_state(decision: Decision, used: int) -> StrategyState:
     """`used`: tokens of the prompt as it is sent, and of its answer. The decision itself was made before retrieval."""
     asked = decision.asked
-    return StrategyState(
+    return StrategyState.of(
+        decision,
         name=decision.strategy.value,
         tier=decision.coverage.value,
         retrieval=decision.retrieval.value,
         task=asked.task.value,
-        confidence=decision.confidence,
-        reason=decision.reason,
         window=asked.window,
-        content_tokens=decision.content_tokens,
         available_tokens=asked.window - used,
         used_tokens=used,
-        retrieval_budget=decision.retrieval_budget,
-        steps=decision.steps,
     )
 
 
@@ -149,8 +144,8 @@ def plan_report(
     """What the lore object and the plan have in common, and the plan's own. `text` is empty where nobody asked for it."""
     assembled, decision = prepared.composed.assembled, prepared.decision
     used = assembled.tokens - assembled.floor.tokens
-    return PlanReply(
-        **{name: getattr(lore, name) for name in QuestionReport.model_fields},
+    return PlanReply.of(
+        lore,
         timings=PlanTimings(assemble_ms=round(prepared.assemble_ms, 2)),
         intent=Intent(task=decision.asked.task.value, because=decision.asked.because),
         retrieval_plan=RetrievalPlan(
@@ -158,19 +153,14 @@ def plan_report(
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
         ),
-        refusal=RefusalReport(code=refusal.code, message=refusal.message, hint=refusal.hint) if refusal else None,
+        refusal=RefusalReport.of(refusal) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(
             ttft_ms=first_token_ms(snapshot.counters, lore.prompt.computed, assembled.tokens),
             kv_bytes=lore.governor.kv_bytes,
             context_pressure=round(used / decision.asked.window, 3) if decision.asked.window > 0 else 0.0,
         ),
-        memory=PlanMemory(
-            where=budget.where,
-            kv_bytes=budget.kv,
-            weights=budget.weights,
-            embedding_bytes=budget.embedding_bytes,
-        ),
+        memory=PlanMemory.of(budget, kv_bytes=budget.kv),
         text=text,
     )
 

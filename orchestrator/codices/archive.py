@@ -199,19 +199,7 @@ class ArchiveSearch:
         found, notices = await self._seen(query, codex, n, graph, beside=True)
         strings = asked(query).exact
         hits = tuple(
-            SearchHit(
-                path=one.path,
-                start=one.start,
-                end=one.end,
-                symbol=one.symbol,
-                score=one.score,
-                scores=dict(one.scores),
-                snippet=one.snippet,
-                line=one.line,
-                exact=bool(strings) and all(string in one.text for string in strings),
-                near=one.near,
-                branch=branch,
-            )
+            SearchHit.of(one, exact=bool(strings) and all(string in one.text for string in strings), branch=branch)
             for one in found.hits
         )
         shown = sum(hit.exact for hit in hits)

@@ -84,11 +84,9 @@ def tokens_of(sizes: CoverageSizes) -> CoverageTokens:
 
 def progress_event(progress: CodexProgress, name: str | None = None) -> ProgressEvent:
     """`name`: the codex that is loaded."""
-    return ProgressEvent(
+    return ProgressEvent.of(
+        progress,
         event="progress",
-        phase=progress.phase,
-        done=progress.done,
-        total=progress.total,
         rate=round(progress.rate, 1),
         eta_s=None if progress.eta_s is None else round(progress.eta_s, 1),
         **({} if name is None else {"name": name}),

@@ -228,12 +228,9 @@ def memory_report(shape: ModelShape, here: LoadingConditions, budget: MemoryBudg
         if here.gpus and budget.gpu_layers
         else ()
     )
-    return PlannedMemory(
-        where=budget.where,
+    return PlannedMemory.of(
+        budget,
         kv_bytes=budget.kv,
-        cells=budget.cells,
-        gpu_layers=budget.gpu_layers,
-        layers=budget.layers,
         buffers=working_bytes(shape, here.offload.plan, budget.window),
         gpus=tuple(
             GpuShare(name=gpu.name, free=gpu.free, layers=part.layers, weights=part.weights, kv_bytes=part.kv)
@@ -276,13 +273,8 @@ def ranges(shape: ModelShape) -> KvRanges:
 
 
 def placement_report(placement: Placement) -> TemplatePlacement:
-    return TemplatePlacement(
-        way=placement.way.value,
-        words=WORDS[placement.way],
-        reason=placement.reason,
-        keeps_answers=placement.keeps_answers,
-        no_think=placement.no_think.value,
-    )
+    way, no_think = placement.way, placement.no_think.value
+    return TemplatePlacement.of(placement, way=way.value, words=WORDS[way], no_think=no_think)
 
 
 # -- whether it fits

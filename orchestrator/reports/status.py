@@ -171,7 +171,7 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
         answering=snapshot.running - snapshot.prefills,
         prefills=snapshot.prefills,
         prefill=prefill,
-        pools=tuple(PoolReport(**vars(pool)) for pool in snapshot.pools),
+        pools=tuple(PoolReport.of(pool) for pool in snapshot.pools),
         cache=dict(snapshot.counters),
     )
 
@@ -202,14 +202,12 @@ def planned(budget: MemoryBudget) -> str:
 
 def sensors_report(snapshot: Sensed) -> SensorsReport:
     """Every reading as it is, None where it is unknown: what the levels are made of, and what is only there to be seen."""
-    return SensorsReport(
-        gpus=tuple(gpu_sensors(gpu) for gpu in snapshot.gpus), host=HostSensors.model_validate(vars(snapshot.host))
-    )
+    return SensorsReport(gpus=tuple(gpu_sensors(gpu) for gpu in snapshot.gpus), host=HostSensors.of(snapshot.host))
 
 
 def gpu_sensors(gpu: GpuReading) -> GpuSensors:
     reasons = None if gpu.clock_reasons is None else sorted(gpu.clock_reasons)
-    return GpuSensors.model_validate({**vars(gpu), "used": gpu.used, "others": gpu.others, "clock_reasons": reasons})
+    return GpuSensors.of(gpu, clock_reasons=reasons)
 
 
 def prefill_of(codices: Codices, floors: Floors, floor: str) -> PrefillReport | None:

@@ -1,6 +1,6 @@
 """What every shape on the wire is made of. All are frozen, and made ready for use when they are first used."""
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
@@ -11,6 +11,12 @@ class ReplyShape(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True, defer_build=True
     )
+
+    @classmethod
+    def of(cls, source: object, **more: Any) -> Self:
+        """What `source` has under the names of the fields, and `more`, which goes before it."""
+        found = {name: getattr(source, name) for name in cls.model_fields if name not in more and hasattr(source, name)}
+        return cls(**found, **more)
 
 
 def empty(value: object) -> bool:

@@ -136,8 +136,6 @@ class SessionTurn(SparseReply):
     text: str = Field(description="what was said")
     created: float = Field(0.0, description="seconds since 1970")
     evidence: str = Field("", description="passages that were sent with a question, as JSON")
-    tool_call_id: str = Field("", description="of a tool's result")
-    tool_calls: str = Field("", description="what an answer called, as JSON")
 
 
 class SessionExport(SessionHead):

@@ -5,15 +5,12 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.replies import CodexReport
+from orchestrator.wire.replies import CodexReport, ModelNames
 
 
-class RunningModel(ReplyShape):
+class RunningModel(ModelNames):
     """The model that answers."""
 
-    name: str = Field(description="as the settings name it")
-    path: str = Field(description="its file")
-    notice: str = Field(description="what must be known of it")
     changed: bool = Field(description="its file is another since it was loaded")
     trained_context: int = Field(description="tokens that it was trained for")
     window: int | None = Field(description="tokens of prompt and answer that fit now")
