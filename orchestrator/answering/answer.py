@@ -77,13 +77,11 @@ class Answers:
         machine = self.preparer.machine
         machine.busy(True)
         try:
-            arrived = time.monotonic()
-            deadline = deadline_of(ask, arrived)
+            arrived, deadline = time.monotonic(), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
             if not self.model_ready().done():
                 refuse_waiting(ask, why_waiting(self.client))
-                until = None if deadline is None else loop_time(deadline)
-                async for percent in arriving(self.model_ready(), self.client, until):
+                async for percent in arriving(self.model_ready(), self.client, deadline):
                     yield Waiting("model", percent, WHOLE)
             chat_model = await self._ready_model(deadline)
             prepared = await within(
@@ -248,7 +246,7 @@ class Answers:
         messages = split(ask.messages)
         if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
-        chat_model = await self._ready_model(deadline_of(ask, time.monotonic()))
+        chat_model = await self._ready_model(deadline_of(ask))
         prepared = await self.preparer.prepare(ask, messages, chat_model)
         matched = await self._matched(prepared)
         lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
@@ -296,15 +294,12 @@ def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)
 
 
-# -- waiting. Deadlines are moments of `time.monotonic`, in seconds; None is no deadline.
+# -- waiting. Deadlines are moments of the event loop's clock, in seconds; None is no deadline.
 
 
-def deadline_of(ask: Ask, arrived: float) -> float | None:
-    return None if ask.timeout_s is None else arrived + ask.timeout_s
-
-
-def loop_time(moment: float) -> float:
-    return asyncio.get_running_loop().time() + moment - time.monotonic()
+def deadline_of(ask: Ask) -> float | None:
+    """Of a question that arrives now."""
+    return None if ask.timeout_s is None else asyncio.get_running_loop().time() + ask.timeout_s
 
 
 def refuse_waiting(ask: Ask, what: str) -> None:
@@ -315,7 +310,7 @@ def refuse_waiting(ask: Ask, what: str) -> None:
 async def within(deadline: float | None, work: Any, why: Callable[[], str]) -> Any:
     """The result of some work. Raises NotReady when the deadline comes first; `why` says then what is missing."""
     try:
-        async with asyncio.timeout_at(None if deadline is None else loop_time(deadline)):
+        async with asyncio.timeout_at(deadline):
             return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
     except TimeoutError:
         raise NotReady(why(), "allow more time with --timeout", retry_after=2.0) from None

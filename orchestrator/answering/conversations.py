@@ -280,7 +280,10 @@ class SessionStore:
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(
                 "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, '', '', ?)",  # two columns have no use
-                [(session, number, *row_of(turn), now) for number, turn in enumerate(turns, start=count)],
+                [
+                    (session, number, turn.role, turn.text, turn.ids, turn.evidence, now)
+                    for number, turn in enumerate(turns, start=count)
+                ],
             )
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
@@ -357,10 +360,6 @@ def exported(turn: StoredTurn) -> SessionTurn:
     """With its text and what else it has."""
     more = {key: value for key, value in vars(turn).items() if key not in ("ids", "text") and value != ""}
     return SessionTurn(text=turn.text, **more)
-
-
-def row_of(turn: StoredTurn) -> tuple[object, ...]:
-    return turn.role, turn.text, turn.ids, turn.evidence
 
 
 def title_of(text: str) -> str:

@@ -22,8 +22,6 @@ from orchestrator.errors import InvalidRequest, OverBudget
 
 Q8_0_OF_F16 = 34 / 64  # bytes of a q8_0 block of 32 values (32 + a half-precision scale) over those of f16
 NO_STEP_UP = frozenset({"high", "critical"})
-DOWN_AFTER_S = 10.0
-UP_AFTER_S = 60.0
 
 
 class Coverage(StrEnum):
@@ -260,8 +258,8 @@ def change_due(
     current: Coverage,
     wanted: Coverage,
     now: float,
-    down_after_s: float = DOWN_AFTER_S,
-    up_after_s: float = UP_AFTER_S,
+    down_after_s: float,
+    up_after_s: float,
 ) -> tuple[Pending | None, bool]:
     """Whether the wish has lasted its dwell time; what is pending from now on comes first."""
     if wanted is current:
@@ -271,13 +269,7 @@ def change_due(
     return pending, left(pending, current, now, down_after_s, up_after_s) <= 0
 
 
-def left(
-    pending: Pending,
-    current: Coverage,
-    now: float,
-    down_after_s: float = DOWN_AFTER_S,
-    up_after_s: float = UP_AFTER_S,
-) -> float:
+def left(pending: Pending, current: Coverage, now: float, down_after_s: float, up_after_s: float) -> float:
     """Seconds until the wish has lasted its dwell time; 0 or less when it has."""
     dwell = up_after_s if pending.coverage.rank > current.rank else down_after_s
     return pending.since + dwell - now

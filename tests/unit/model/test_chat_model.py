@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.answering.answer import loop_time, until_first, within
+from orchestrator.answering.answer import until_first, within
 from orchestrator.errors import NotReady
 from orchestrator.model.chat_model import arriving, why_waiting
 
@@ -63,7 +63,7 @@ async def test_nobody_waits_beyond_their_own_time_and_they_are_told_what_was_lac
         assert [percent async for percent in arriving(ready, engine, clock() + 0.01)] == [43]
         engine.reason = "the engine's process cannot be started now"
         with pytest.raises(NotReady, match="not ready in time: the engine's process cannot be started now"):
-            await within(clock() - loop_time(0.0), ready, lambda: f"not ready in time: {why_waiting(engine)}")
+            await within(clock(), ready, lambda: f"not ready in time: {why_waiting(engine)}")
 
 
 async def test_a_question_that_no_engine_takes_in_time_is_told_why() -> None:

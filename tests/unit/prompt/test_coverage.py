@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from governor.settings import PressureSettings
 from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.prompt.coverage import (
     Coverage,
@@ -181,19 +182,22 @@ def test_a_codex_that_grew_within_its_tier_is_decided_anew() -> None:
     assert redecide(ON_FULL, replace(SMALL, full=61_000), ROOM).tokens == 61_000
 
 
+DWELL = (PressureSettings().worse_s, PressureSettings().better_s)
+
+
 def test_a_step_down_waits_ten_seconds_and_a_step_up_sixty() -> None:
-    assert change_due(None, Coverage.FULL, Coverage.MAP, 100.0) == (Pending(Coverage.MAP, 100.0), False)
+    assert change_due(None, Coverage.FULL, Coverage.MAP, 100.0, *DWELL) == (Pending(Coverage.MAP, 100.0), False)
     down, up = Pending(Coverage.MAP, 100.0), Pending(Coverage.FULL, 100.0)
-    assert change_due(down, Coverage.FULL, Coverage.MAP, 109.9) == (down, False)
-    assert change_due(down, Coverage.FULL, Coverage.MAP, 110.0) == (down, True)
-    assert change_due(up, Coverage.MAP, Coverage.FULL, 159.9) == (up, False)
-    assert change_due(up, Coverage.MAP, Coverage.FULL, 160.0) == (up, True)
+    assert change_due(down, Coverage.FULL, Coverage.MAP, 109.9, *DWELL) == (down, False)
+    assert change_due(down, Coverage.FULL, Coverage.MAP, 110.0, *DWELL) == (down, True)
+    assert change_due(up, Coverage.MAP, Coverage.FULL, 159.9, *DWELL) == (up, False)
+    assert change_due(up, Coverage.MAP, Coverage.FULL, 160.0, *DWELL) == (up, True)
 
 
 def test_a_wish_that_changes_or_ends_starts_again() -> None:
     down = Pending(Coverage.MAP, 100.0)
-    assert change_due(down, Coverage.FULL, Coverage.FULL, 120.0) == (None, False)
-    assert change_due(down, Coverage.FULL, Coverage.NONE, 120.0) == (Pending(Coverage.NONE, 120.0), False)
+    assert change_due(down, Coverage.FULL, Coverage.FULL, 120.0, *DWELL) == (None, False)
+    assert change_due(down, Coverage.FULL, Coverage.NONE, 120.0, *DWELL) == (Pending(Coverage.NONE, 120.0), False)
 
 
 def test_a_forced_tier_that_is_less_than_what_would_fit_does_not_call_that_its_reason():
