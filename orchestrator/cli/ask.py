@@ -49,44 +49,19 @@ Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what t
 class AskOptions:
     """How a question is answered: the options of `lore ask` and `lore plan`, a field each."""
 
-    codex: Annotated[
-        str | None, typer.Option("-c", "--codex", metavar="NAME", help=f"{given.WHICH}; none: the bare model")
-    ] = None
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "-s", "--session", metavar="NAME", help="a conversation to go on with, or to begin under this name"
-        ),
-    ] = None
-    continue_last: Annotated[
-        bool, typer.Option("--continue", help="go on with your last conversation on this codex")
-    ] = False
-    identity: Annotated[str | None, typer.Option("--identity", metavar="NAME", help="the identity that answers")] = None
-    strategy: Annotated[
-        str | None, typer.Option("--strategy", metavar="NAME", help="force CAG, HYBRID, RAG or RAG+GRAPH")
-    ] = None
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, metavar="N", help="longest answer, in tokens")] = (
-        2048
-    )
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", min=0, max=2, metavar="T", help="0 is greedy")
-    ] = None
-    stop: Annotated[
-        list[str] | None, typer.Option("--stop", metavar="TEXT", help="end the answer before this text")
-    ] = None
-    files: Annotated[
-        list[str] | None, typer.Option("-f", "--file", metavar="FILE", help="a file that precedes the question")
-    ] = None
-    no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="end with status 8 instead of waiting for model or codex")
-    ] = False
-    timeout_s: Annotated[
-        float | None, typer.Option("--timeout", min=0.001, metavar="S", help="wait at most so many seconds")
-    ] = None
-    no_think: Annotated[bool, typer.Option("--no-think", help="ask a thinking model for the answer alone")] = False
-    private: Annotated[bool, typer.Option("--private", help="save no conversation and no memory of this question")] = (
-        False
-    )
+    codex: Annotated[str | None, given.option("-c, --codex NAME", f"{given.WHICH}; none: the bare model")] = None
+    session: Annotated[str | None, given.option("-s, --session NAME", "the session to go on with, or to begin")] = None
+    continue_last: Annotated[bool, given.option("--continue", "go on with your last session on this codex")] = False
+    identity: Annotated[str | None, given.option("--identity NAME", "the identity that answers")] = None
+    strategy: Annotated[str | None, given.option("--strategy NAME", "force CAG, HYBRID, RAG or RAG+GRAPH")] = None
+    max_tokens: Annotated[int, given.option("--max-tokens N", "longest answer, in tokens", min=1)] = 2048
+    temperature: Annotated[float | None, given.option("--temperature T", "0 is greedy", min=0, max=2)] = None
+    stop: Annotated[list[str] | None, given.option("--stop TEXT", "end the answer before this text")] = None
+    files: Annotated[list[str] | None, given.option("-f, --file FILE", "a file that precedes the question")] = None
+    no_wait: Annotated[bool, given.option("--no-wait", "end with 8 where model or codex must be waited for")] = False
+    timeout_s: Annotated[float | None, given.option("--timeout S", "wait at most so many seconds", min=0.001)] = None
+    no_think: Annotated[bool, given.option("--no-think", "ask a thinking model for the answer alone")] = False
+    private: Annotated[bool, given.option("--private", "save no conversation and no memory of this question")] = False
 
 
 UNSAID = AskOptions()
@@ -108,10 +83,8 @@ def with_ask_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def spread() -> list[Parameter]:
-    return [
-        Parameter(one.name, Parameter.POSITIONAL_OR_KEYWORD, default=one.default, annotation=one.type)
-        for one in fields(AskOptions)
-    ]
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    return [Parameter(one.name, kind, default=one.default, annotation=one.type) for one in fields(AskOptions)]
 
 
 class Wait:

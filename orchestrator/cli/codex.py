@@ -41,23 +41,17 @@ Paths = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PATH]...", help="directories, files, git URLs; default: where you are"),
 ]
-LoadName = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="the codex's name; default: the path's last part")
-]
-Follow = Annotated[bool | None, typer.Option("--watch/--no-watch", help="follow changes on disk")]
-Include = Annotated[list[str] | None, typer.Option("--include", metavar="GLOB", help="take only files that match")]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="GLOB", help="leave out files that match")]
-Revision = Annotated[
-    str | None, typer.Option("--revision", metavar="REV", help="a branch, tag or commit instead of the files on disk")
-]
-Secrets = Annotated[bool, typer.Option("--with-secrets", help="load also what holds keys or tokens")]
-Replace = Annotated[bool, typer.Option("--replace", help="take the name from the source that has it now")]
-Tier = Annotated[
-    str | None, typer.Option("--tier", metavar="COVERAGE", help="full, skeleton+hot, map or none; auto decides")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="count and decide, load nothing")]
-Wait = Annotated[bool, typer.Option("--wait", help="return only when the prefix is in the cache")]
-Cancel = Annotated[str | None, typer.Option("--cancel", metavar="NAME", help="stop the load of this codex")]
+LoadName = Annotated[str | None, given.option("--name NAME", "the codex's name; default: the path's last part")]
+Follow = Annotated[bool | None, given.option("--watch/--no-watch", "follow changes on disk")]
+Include = Annotated[list[str] | None, given.option("--include GLOB", "take only files that match")]
+Exclude = Annotated[list[str] | None, given.option("--exclude GLOB", "leave out files that match")]
+Revision = Annotated[str | None, given.option("--revision REV", "a branch, tag or commit instead of the files on disk")]
+Secrets = Annotated[bool, given.option("--with-secrets", "load also what holds keys or tokens")]
+Replace = Annotated[bool, given.option("--replace", "take the name from the source that has it now")]
+Tier = Annotated[str | None, given.option("--tier COVERAGE", "full, skeleton+hot, map or none; auto decides")]
+DryRun = Annotated[bool, given.option("--dry-run", "count and decide, load nothing")]
+Wait = Annotated[bool, given.option("--wait", "return only when the prefix is in the cache")]
+Cancel = Annotated[str | None, given.option("--cancel NAME", "stop the load of this codex")]
 
 STOPPED = {
     "load": "stopped the load of {name}; the next load continues from what was read",

@@ -16,8 +16,8 @@ from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
 token_app = typer.Typer(no_args_is_help=True, help="Keys for clients over TCP.")
-Sigil = Annotated[str, typer.Option("--sigil", metavar="SIGIL", help="what it permits: a sigil's name, or owner")]
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="what to call it in the configuration")]
+Sigil = Annotated[str, given.option("--sigil SIGIL", "what it permits: a sigil's name, or owner")]
+Name = Annotated[str, given.option("--name NAME", "what to call it in the configuration")]
 
 
 @app.command()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from orchestrator.reports.doctor import ConfiguredModel
 
-SelfTest = Annotated[bool, typer.Option("--self-test", help="run load, ask, restart, ask on the built-in model")]
+SelfTest = Annotated[bool, given.option("--self-test", "run load, ask, restart, ask on the built-in model")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
 NVCC = "sudo apt install nvidia-cuda-toolkit"
 # -P: the folder that the user is in may hold packages of our names.
@@ -92,8 +92,7 @@ def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
 
 
 def python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return checked("python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+    return Check("python", True, ".".join(map(str, sys.version_info[:3])))  # no older one could have installed it
 
 
 def settings() -> Check:
@@ -235,51 +234,33 @@ def running_daemon(socket: str | None) -> list[Check]:
             return [Check("daemon", False, detail, f"lore --socket {other.about}, or kill {other.pid}")]
         return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
-    engine = report.get("engine", {})
-    models = [*changed_file(report["model"]), *running_model(engine), *running_embedding(report.get("embedding", {}))]
-    return [runs, *models, *pools(engine), *archives(report["codices"])]
+    return [runs, *faults_of(report), archives(report["codices"])]
 
 
-def changed_file(model: dict[str, Any]) -> list[Check]:
-    if not model.get("changed"):
-        return []
-    path = model["path"]
-    return [
-        Check("file", False, f"{path} changed since the daemon loaded it and made its floors", f"lore model use {path}")
-    ]
+def faults_of(report: Mapping[str, Any]) -> Iterator[Check]:
+    """What the daemon knows to be wrong with its model, its engine and its search by meaning."""
+    model, engine, embedding = (report.get(part, {}) for part in ("model", "engine", "embedding"))
+    if model.get("changed"):
+        detail = f"{model['path']} changed since the daemon loaded it and made its floors"
+        yield Check("file", False, detail, f"lore model use {model['path']}")
+    if engine.get("state") in ("broken", "failed"):
+        fix = "lore model use NAME, and restart the daemon"
+        yield Check("running", False, f"the model: {engine.get('reason')}", fix)
+    if embedding.get("fault"):
+        fix = "name another GGUF file in embedding.model, or none, and restart the daemon"
+        yield Check("meaning", False, f"search by meaning: {embedding['fault']}", fix)
+    if given_up := engine.get("cache", {}).get("broken_pools", 0):  # the idle engine checks its conservation laws
+        detail = f"{given_up:.0f} times a pool broke a law of its cells; it was given up and computed again"
+        yield Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")
 
 
-def running_model(engine: dict[str, Any]) -> list[Check]:
-    if engine.get("state") not in ("broken", "failed"):
-        return []
-    return [
-        Check("running", False, f"the model: {engine.get('reason')}", "lore model use NAME, and restart the daemon")
-    ]
-
-
-def running_embedding(embedding: dict[str, Any]) -> list[Check]:
-    if not embedding.get("fault"):
-        return []
-    fix = "name another GGUF file in embedding.model, or none, and restart the daemon"
-    return [Check("meaning", False, f"search by meaning: {embedding['fault']}", fix)]
-
-
-def pools(engine: dict[str, Any]) -> list[Check]:
-    """The idle engine checks its conservation laws; a broken one is a fault of ours."""
-    given_up = engine.get("cache", {}).get("broken_pools", 0)
-    if not given_up:
-        return []
-    detail = f"{given_up:.0f} times a pool broke a law of its cells; it was given up and computed again"
-    return [Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")]
-
-
-def archives(codices: list[dict[str, Any]]) -> list[Check]:
+def archives(codices: list[dict[str, Any]]) -> Check:
     """An archive without a chunk finds nothing, though its codex has files."""
     empty = [one["name"] for one in codices if one.get("files") and one.get("indexed_chunks") == 0]
     if empty:
-        return [Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")]
+        return Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")
     counted = sum(one.get("indexed_chunks") or 0 for one in codices)
-    return [Check("archives", True, f"{counted:,} chunks of {len(codices)} codices can be searched")]
+    return Check("archives", True, f"{counted:,} chunks of {len(codices)} codices can be searched")
 
 
 # ---- the model that is configured ------------------------------------------------------------------------------------
@@ -380,7 +361,7 @@ def loaded(codex: Path, environment: Mapping[str, str]) -> Check:
     event = last(done.stdout)
     ok = done.returncode == 0 and event.get("event") == "loaded"
     detail = f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}" if ok else complaint(done)
-    return Check("load", ok, detail, "" if ok else "lore doctor")
+    return checked("load", ok, detail, "lore doctor")
 
 
 def asked(environment: Mapping[str, str], *, warm: bool) -> Check:

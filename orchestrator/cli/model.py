@@ -44,11 +44,9 @@ OptionalName = Annotated[
     ),
 ]
 Source = Annotated[str, typer.Argument(metavar="hf:OWNER/REPO/FILE", help="a GGUF file on a model hub")]
-Later = Annotated[
-    bool, typer.Option("--later", help="change the configuration alone; a daemon that runs keeps its model")
-]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="do not ask")]
-Config = Annotated[str | None, typer.Option("--config", metavar="FILE", help="change this file instead of your own")]
+Later = Annotated[bool, given.option("--later", "change the configuration alone; a daemon that runs keeps its model")]
+Yes = Annotated[bool, given.option("-y, --yes", "do not ask")]
+Config = Annotated[str | None, given.option("--config FILE", "change this file instead of your own")]
 WORDS = {
     "changed": "the daemon runs it now; what was computed with the other model stays on disk",
     "same": "the daemon runs it",

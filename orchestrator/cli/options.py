@@ -1,12 +1,18 @@
 """Options that several commands share, each written once."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Socket = Annotated[str | None, typer.Option("--socket", metavar="PATH", help="the daemon's socket")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON for programs")]
-Config = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="read this file instead of the usual ones")
-]
+
+def option(spelled: str, meaning: str, **limits: Any) -> Any:
+    """An option of this spelling, as the reference page has it: `-s, --session NAME`. `limits` are typer's own."""
+    *others, last = spelled.split(", ")
+    name, _, metavar = last.partition(" ")
+    return typer.Option(*others, name, metavar=metavar or None, help=meaning, **limits)
+
+
+Socket = Annotated[str | None, option("--socket PATH", "the daemon's socket")]
+Json = Annotated[bool, option("--json", "print JSON for programs")]
+Config = Annotated[str | None, option("--config FILE", "read this file instead of the usual ones")]
 WHICH = "which codex; left out: the one whose folder you are in (the deepest), else the only one"

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-import typer
-
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, codex_part, with_ask_options
 from orchestrator.cli.client import Daemon
 from orchestrator.cli.terminal import Report, count, facts, output, result, seconds, size, table
 
-Prompt = Annotated[bool, typer.Option("--prompt", help="print the exact text that the engine would get")]
+Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
 BAR = 20  # the widest, in characters
 
 

@@ -13,10 +13,10 @@ from orchestrator.cli.options import WHICH
 from orchestrator.cli.terminal import Report, note, plural, result, result_json
 from orchestrator.wire import faults
 
-Codex = Annotated[str | None, typer.Option("-c", "--codex", metavar="NAME", help=WHICH)]
+Codex = Annotated[str | None, given.option("-c, --codex NAME", WHICH)]
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="words or a name to look for")]
-Number = Annotated[int, typer.Option("-n", min=1, max=1000, metavar="N", help="most places to show")]
-Graph = Annotated[bool, typer.Option("--graph", help="after them the places that call them or are called by them")]
+Number = Annotated[int, given.option("-n N", "most places to show", min=1, max=1000)]
+Graph = Annotated[bool, given.option("--graph", "after them the places that call them or are called by them")]
 
 
 def search(

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
-User = Annotated[bool, typer.Option("--user/--system", help="your own service, or the machine's")]
-Tcp = Annotated[
-    str | None, typer.Option("--tcp", metavar="HOST:PORT", help="listen there as well, for holders of tokens")
-]
+User = Annotated[bool, given.option("--user/--system", "your own service, or the machine's")]
+Tcp = Annotated[str | None, given.option("--tcp HOST:PORT", "listen there as well, for holders of tokens")]
 Model = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
+    given.option("--model MODEL", "a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
 ]
 
 

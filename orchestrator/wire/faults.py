@@ -12,7 +12,6 @@ NOT_FOUND = 5
 NOT_PERMITTED = 6
 PAUSED = 7
 NOT_READY = 8
-INTERRUPTED = 130
 
 
 class FaultCode(NamedTuple):

@@ -8,13 +8,10 @@ from support.nvml import StandIn, compiled
 
 from orchestrator.cli.doctor import (
     archives,
-    changed_file,
     cpu_features,
     embedding,
+    faults_of,
     found_engine,
-    pools,
-    running_embedding,
-    running_model,
 )
 from orchestrator.model.offloading import engine_offloads
 
@@ -61,12 +58,12 @@ def test_a_damaged_database_is_found_with_the_way_to_set_it_aside(checks, folder
 
 
 def test_an_archive_without_chunks_and_a_broken_model_have_their_command():
-    (empty,) = archives([{"name": "demo", "files": 3, "indexed_chunks": 0}])
+    empty = archives([{"name": "demo", "files": 3, "indexed_chunks": 0}])
     assert (empty.ok, empty.fix) == (False, "lore codex reload demo")
-    assert archives([{"name": "demo", "files": 3, "indexed_chunks": 7}])[0].ok
-    (broken,) = running_model({"state": "broken", "reason": "it ended five times"})
+    assert archives([{"name": "demo", "files": 3, "indexed_chunks": 7}]).ok
+    (broken,) = faults_of({"engine": {"state": "broken", "reason": "it ended five times"}})
     assert "it ended five times" in broken.detail
-    assert running_model({"state": "ready"}) == []
+    assert list(faults_of({"engine": {"state": "ready"}})) == []
 
 
 def test_the_model_in_use_tells_of_its_kv_its_flash_attention_its_floors_and_of_what_embeds(checks, quoter_model):
@@ -87,9 +84,9 @@ def test_settings_that_loading_would_fail_with_are_found_before_a_daemon_starts(
 
 
 def test_a_file_that_changed_under_a_running_daemon_has_its_command():
-    (told,) = changed_file({"path": "/m/x.gguf", "changed": True})
+    (told,) = faults_of({"model": {"path": "/m/x.gguf", "changed": True}})
     assert (told.ok, told.fix) == (False, "lore model use /m/x.gguf")
-    assert changed_file({"path": "/m/x.gguf", "changed": False}) == changed_file({}) == []
+    assert list(faults_of({"model": {"path": "/m/x.gguf", "changed": False}})) == list(faults_of({})) == []
 
 
 def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(monkeypatch):
@@ -104,15 +101,15 @@ def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(
 
 
 def test_a_running_daemon_says_why_its_embedding_model_is_not_used():
-    (found,) = running_embedding({"model": "m.gguf", "fault": "m.gguf does not embed: it is a ranking model"})
+    (found,) = faults_of({"embedding": {"model": "m.gguf", "fault": "m.gguf does not embed: it is a ranking model"}})
     assert "it is a ranking model" in found.detail
-    assert running_embedding({"model": "", "fault": ""}) == running_embedding({}) == []
+    assert list(faults_of({"embedding": {"model": "", "fault": ""}})) == []
 
 
 def test_pools_that_the_engine_gave_up_are_told():
-    (told,) = pools({"cache": {"broken_pools": 2.0}})
+    (told,) = faults_of({"engine": {"cache": {"broken_pools": 2.0}}})
     assert (told.ok, told.detail[:7]) == (False, "2 times")
-    assert pools({"cache": {"broken_pools": 0.0}}) == pools({}) == []
+    assert list(faults_of({"engine": {"cache": {"broken_pools": 0.0}}})) == []
 
 
 def test_cpu_features_are_those_that_are_on():
