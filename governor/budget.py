@@ -205,7 +205,7 @@ def plan_budget(
     fixed = weights + working + demand.embedding_bytes
     hard = max(0, ours - fixed)
     planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
-    kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here).total))
+    kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here)))
     cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
     window = min(demand.shape.trained, cells)
     return MemoryBudget(
@@ -284,7 +284,7 @@ def _gpu_layers(memory: MemoryReading, demand: Demand, settings: MemorySettings,
         return min(demand.gpu_layers, len(demand.shape.layers) + 1)
     for count in range(len(demand.shape.layers) + 1, 0, -1):
         layers = _here(memory, demand.shape, count)
-        kv = kv_cost(demand.shape, demand.plan, settings.smallest_window, layers).total
+        kv = kv_cost(demand.shape, demand.plan, settings.smallest_window, layers)
         if sum(_fixed(memory, demand, settings, count)) + kv <= room:
             return count
     return 0

@@ -58,7 +58,7 @@ def context_bytes(shape: ModelShape, tokens: int, texts: int) -> int:
     computed = working_bytes(shape, plan, tokens)
     if shape.unpredictable:
         return computed
-    return computed + kv_cost(shape, plan, tokens).total + tokens * shape.vocabulary * 4
+    return computed + kv_cost(shape, plan, tokens) + tokens * shape.vocabulary * 4
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The cost of a model in bytes, before it is loaded: weights, KV of a pool of cells, recurrent state, working buffers.
 
-    kv(cells) = cells * dense bytes + padded window cells * sliding bytes + sequences * state bytes
+    kv(cells) = padded cells * bytes per token + sequences * state bytes
 
-Sources: llama-kv-cache.cpp, llama-kv-cache-iswa.cpp and llama-memory-recurrent.cpp of llama.cpp 0c1e5709. After loading
-the real figures replace the estimate. Knows nothing of free memory.
+Sliding layers count as the others: the engine keeps every cell of theirs (`swa_full`). Sources: llama-kv-cache.cpp and
+llama-memory-recurrent.cpp of llama.cpp 0c1e5709. After loading the real figures replace the estimate. Knows nothing of free
+memory.
 """
 
 from collections.abc import Sequence
@@ -20,72 +21,41 @@ STATE_BYTES = 4  # recurrent state is f32
 
 @dataclass(frozen=True)
 class KvPlan:
-    """How a pool is to be opened. `keys` and `values` are ggml types; the pool is unified.
-
-    `whole_window`: sliding layers keep every cell, which rollback needs (`swa_full`).
-    """
+    """How a pool is to be opened. `keys` and `values` are ggml types; the pool is unified."""
 
     keys: str = "f16"
     values: str = "f16"
     sequences: int = 1
     ubatch: int = 512
-    whole_window: bool = False
     flash_attention: bool = True
 
 
-@dataclass(frozen=True)
-class KvCost:
-    """Bytes of a pool. `dense` and `sliding` are caches of tokens, `state` is the recurrent layers'."""
-
-    dense: int
-    sliding: int
-    state: int
-
-    @property
-    def total(self) -> int:
-        return self.dense + self.sliding + self.state
-
-
-def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer] | None = None) -> KvCost:
+def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer] | None = None) -> int:
     """Bytes of KV of a pool of `cells` tokens, of all layers or of those given.
 
     FootprintError where the architecture cannot be predicted or a KV type does not suit the width of its heads.
     """
+    return padded(cells) * bytes_per_token(shape, plan, layers) + _state_bytes(shape, plan, layers)
+
+
+def bytes_per_token(shape: ModelShape, plan: KvPlan, layers: Sequence[Layer] | None = None) -> int:
+    """What one more cell costs."""
     keys, values = _types_for(shape, plan)
-    counted = shape.layers if layers is None else layers
-    cells = padded(cells)
-    dense = sum(_token_bytes(layer, keys, values) for layer in counted if not layer.sliding)
-    sliding = sum(_token_bytes(layer, keys, values) for layer in counted if layer.sliding)
-    state = sum(layer.state for layer in counted) * STATE_BYTES * max(1, plan.sequences)
-    return KvCost(dense * cells, sliding * window_cells(shape, plan, cells), state)
+    return sum(_token_bytes(layer, keys, values) for layer in (shape.layers if layers is None else layers))
 
 
-def bytes_per_token(shape: ModelShape, plan: KvPlan) -> int:
-    """What one more cell costs once the window is full."""
-    keys, values = _types_for(shape, plan)
-    grown = [layer for layer in shape.layers if plan.whole_window or not layer.sliding]
-    return sum(_token_bytes(layer, keys, values) for layer in grown)
-
-
-def window_cells(shape: ModelShape, plan: KvPlan, cells: int) -> int:
-    """Cells of the small cache: the window for each sequence and one batch, padded, never more than the pool."""
-    if plan.whole_window:
-        return cells
-    return padded(min(cells, shape.window * max(1, plan.sequences) + plan.ubatch))
+def _state_bytes(shape: ModelShape, plan: KvPlan, layers: Sequence[Layer] | None) -> int:
+    states = sum(layer.state for layer in (shape.layers if layers is None else layers))
+    return states * STATE_BYTES * max(1, plan.sequences)
 
 
 def cells_within(shape: ModelShape, plan: KvPlan, size: int, layers: Sequence[Layer] | None = None) -> int | None:
     """The largest pool, in cells, whose KV fits into `size` bytes; 0 when none does, None when cells cost nothing."""
-    if kv_cost(shape, plan, 1 << 40, layers).total == kv_cost(shape, plan, 1 << 41, layers).total:
-        return None if kv_cost(shape, plan, 1 << 40, layers).total <= size else 0
-    low, high = 0, 1
-    while kv_cost(shape, plan, high * CELL_STEP, layers).total <= size:
-        low, high = high, high * 2
-    while high - low > 1:  # the cost of low steps fits, that of high steps does not
-        middle = (low + high) // 2
-        fits = kv_cost(shape, plan, middle * CELL_STEP, layers).total <= size
-        low, high = (middle, high) if fits else (low, middle)
-    return low * CELL_STEP
+    left = size - _state_bytes(shape, plan, layers)
+    if left < 0:
+        return 0
+    step = CELL_STEP * bytes_per_token(shape, plan, layers)
+    return left // step * CELL_STEP if step else None
 
 
 def kv_types(shape: ModelShape) -> tuple[str, ...]:
@@ -101,12 +71,13 @@ def misfit(shape: ModelShape, plan: KvPlan) -> str:
 def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
     """An estimate of llama.cpp's compute and output buffers: activations, logits, the mask, and what attention holds.
 
-    Logits of a whole batch and of every sequence, a few activations of the widest kind, and a mask per cache: f16 with
-    flash attention, f32 without. Without it the scores of all heads are held too, and a quarter as much beside them.
+    Logits of a whole batch and of every sequence, a few activations of the widest kind, and a mask per cache, of which
+    sliding layers have their own: f16 with flash attention, f32 without. Without it the scores of all heads are held too,
+    and a quarter as much beside them.
     """
     wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
     rows = rows_together(shape, plan, cells)
-    masked = padded(cells) + (window_cells(shape, plan, cells) if shape.window else 0)
+    masked = padded(cells) * (2 if shape.window else 1)
     mask = rows * (2 if plan.flash_attention else 4) * masked
     scores = 0 if plan.flash_attention else rows * score_bytes(shape, cells) * 5 // 4
     return rows * 4 * wide + mask + scores + plan.sequences * shape.vocabulary * 4

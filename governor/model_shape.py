@@ -33,8 +33,8 @@ class FootprintError(Exception):
 class Layer:
     """Values per token that its cache keeps: `keys` and `values`, 0 where it keeps none (a shared or recurrent layer).
 
-    `sliding`: they live in the small cache of the window. `state`: f32 values per sequence of a recurrent layer.
-    `head_keys` and `head_values` are one head's widths: a quantised cache needs whole blocks of them.
+    `state`: f32 values per sequence of a recurrent layer. `head_keys` and `head_values` are one head's widths: a quantised
+    cache needs whole blocks of them.
     """
 
     weights: int
@@ -42,7 +42,6 @@ class Layer:
     values: int = 0
     head_keys: int = 0
     head_values: int = 0
-    sliding: bool = False
     state: int = 0
 
 
@@ -110,7 +109,7 @@ class _Reader:
             vocabulary=self.vocabulary(),
             feed_forward=max(self.feed_forward, default=0),
             layers=layers,
-            window=self.window() if any(layer.sliding for layer in layers) else 0,
+            window=self.window() if any(self.sliding_layers()) else 0,
             compressed=self.mla,
             input=weights["input"],
             output=weights["output"],
@@ -137,7 +136,7 @@ class _Reader:
         keys, values = self.head_width("key", sliding), self.head_width("value", sliding)
         heads = self.heads_kv[at]
         kept = 0 if self.mla else heads * values  # compressed attention reads its values out of the keys
-        return Layer(weights, heads * keys, kept, keys, values, sliding, state)
+        return Layer(weights, heads * keys, kept, keys, values, state)
 
     def attends(self, at: int) -> bool:
         arch = self.architecture

@@ -198,4 +198,4 @@ def _part(shape: ModelShape, plan: KvPlan, held: range, cells: int) -> GpuPart:
     weights = sum(layer.weights for layer in own)
     if len(shape.layers) in held:
         weights += weights_on_gpu(shape, 1)
-    return GpuPart(len(held), weights, kv_cost(shape, plan, cells, own).total)
+    return GpuPart(len(held), weights, kv_cost(shape, plan, cells, own))

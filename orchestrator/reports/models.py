@@ -413,6 +413,6 @@ def sequences(shape: ModelShape, chosen: Offload) -> LoadingChoice:
 
 def kv_of(shape: ModelShape, chosen: Offload, tokens: int) -> str:
     try:
-        return f"{size(kv_cost(shape, chosen.plan, tokens).total)} of KV"
+        return f"{size(kv_cost(shape, chosen.plan, tokens))} of KV"
     except FootprintError as error:
         return str(error)

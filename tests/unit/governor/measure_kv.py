@@ -1,8 +1,7 @@
 """Opens contexts in llama.cpp and says what memory they took: the foreign side of the footprint's test.
 
 A program of its own, because a model that llama.cpp does not like may abort it. Reads JSON lines from standard input,
-{path, plans: [{cells, sequences, keys, values, whole_window}]}, and answers each with a JSON line of [kv, state] in MiB
-as logged.
+{path, plans: [{cells, sequences, keys, values}]}, and answers each with a JSON line of MiB as logged.
 """
 
 import ctypes
@@ -22,8 +21,8 @@ def keep(_level: int, text: bytes, _data: object) -> None:
     lines.append(text.decode(errors="replace"))
 
 
-def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]:
-    """One [kv, state] a plan; None where llama.cpp refuses to open such a context."""
+def measured(path: str, plans: list[dict[str, Any]]) -> list[float | None]:
+    """KV and state together, one a plan; None where llama.cpp refuses to open such a context."""
     model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
     assert model, "".join(lines)
     sizes = [opened(model, plan) for plan in plans]
@@ -31,19 +30,18 @@ def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]
     return sizes
 
 
-def opened(model: object, plan: dict[str, Any]) -> list[float] | None:
+def opened(model: object, plan: dict[str, Any]) -> float | None:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max, params.kv_unified = plan["cells"], plan["sequences"], True
     params.type_k, params.type_v = TYPES[plan["keys"]], TYPES[plan["values"]]
-    params.swa_full, params.flash_attn_type = plan["whole_window"], 1
+    params.swa_full, params.flash_attn_type = True, 1  # as the engine opens them
     params.n_batch = params.n_ubatch = 512
     lines.clear()
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
         return None
     llama_cpp.llama_free(context)
-    text = "".join(lines)
-    return [sum(map(float, re.findall(rf"{kind} buffer size =\s+([\d.]+) MiB", text))) for kind in ("KV", "RS")]
+    return sum(map(float, re.findall(r"(?:KV|RS) buffer size =\s+([\d.]+) MiB", "".join(lines))))
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> 
     assert budget.kv == int(budget.ceiling * 0.70) - budget.weights - budget.working
     assert budget.gpu_layers == budget.layers == 33
     assert budget.cells % 256 == 0
-    assert kv_cost(LLAMA_8B, KvPlan(), budget.cells).total <= budget.kv
+    assert kv_cost(LLAMA_8B, KvPlan(), budget.cells) <= budget.kv
     assert budget.window == min(LLAMA_8B.trained, budget.cells)
 
 
