@@ -151,14 +151,14 @@ def _checked(place: Cited, files: Files, shown: ShownLines | None) -> CheckedCit
     path = files.meant(place.path)
     if path is None:
         return CheckedCitation(place.path, start, end, False, None if shown is None else False, NO_FILE)
-    seen = None if shown is None else shown.has(path, start, end)
+    seen, why = None if shown is None else shown.has(path, start, end), ""
     if start < 1 or end < start:
-        return CheckedCitation(path, start, end, False, seen, "not a range of lines")
-    if end > files.count(path):
-        return CheckedCitation(path, start, end, False, seen, f"the file has {files.count(path)} lines")
-    if seen is False:
-        return CheckedCitation(path, start, end, False, seen, NOT_SHOWN)
-    return CheckedCitation(path, start, end, True, seen)
+        why = "not a range of lines"
+    elif end > files.count(path):
+        why = f"the file has {files.count(path)} lines"
+    elif seen is False:
+        why = NOT_SHOWN
+    return CheckedCitation(path, start, end, not why, seen, why)
 
 
 def _tails(path: str) -> Iterable[str]:

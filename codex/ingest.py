@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from codex.catalog.catalog import Catalog, pack
 from codex.catalog.databases import pages
-from codex.catalog.generations import FileEntry, Generation, KnownFile
+from codex.catalog.generations import FileEntry, KnownFile
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
 from codex.progress import Cancelled, Meter, Report, never, progress_at, silent
 from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
-from codex.trees.port import CandidateFile, FileTree, Scan, Skipped, TreeState
+from codex.trees.port import CandidateFile, FileTree, Scan, Skipped
 from codex.trees.secrets import find_secret
 
 _RULES = 3  # raise it when the rules of `inspect` change: every file is then inspected again
@@ -200,33 +200,3 @@ def _named_secrets(skipped: Iterable[Skipped]) -> list[str]:
         return []
     more = f" and {len(paths) - _NAMED_AT_MOST} more" if len(paths) > _NAMED_AT_MOST else ""
     return [f"{', '.join(paths[:_NAMED_AT_MOST])}{more}: left out, by the name it may hold secrets"]
-
-
-@dataclass(frozen=True)
-class Changes:
-    """How the disk differs from `base`. Each tuple is sorted by path; contents of all entries are in the catalog."""
-
-    base: Generation
-    current: tuple[FileEntry, ...]  # everything on disk
-    changed: tuple[FileEntry, ...]
-    added: tuple[FileEntry, ...]
-    removed: tuple[str, ...]
-    state: TreeState
-    notices: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.changed or self.added or self.removed)
-
-
-def changes_between(base: Generation, taken: IngestResult, state: TreeState) -> Changes:
-    """What was changed, added and removed since `base`."""
-    old = base.digests()
-    return Changes(
-        base=base,
-        current=taken.entries,
-        changed=tuple(one for one in taken.entries if old.get(one.path, one.digest) != one.digest),
-        added=tuple(one for one in taken.entries if one.path not in old),
-        removed=tuple(sorted(old.keys() - {one.path for one in taken.entries})),
-        state=state,
-        notices=taken.notices,
-    )

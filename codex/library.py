@@ -31,7 +31,7 @@ from codex.documents import Document
 from codex.errors import LoadCancelled, NameTaken, SourceError, UnknownGeneration
 from codex.following.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.following.comparing import Differences, Glance, differences, held_in
-from codex.ingest import Changes, Ingest, IngestResult, changes_between
+from codex.ingest import Ingest, IngestResult
 from codex.locks import load_lock
 from codex.process_memory import gc_pause
 from codex.progress import Cancelled, Meter, Report, never, silent
@@ -72,9 +72,9 @@ class Survey:
 
 @dataclass(frozen=True)
 class FollowResult:
-    """The result of following the disk: the whole log of the generation, and how many of its entries are new."""
+    """The result of following the disk: its state, the whole log of the generation, and how many of its entries are new."""
 
-    changes: Changes
+    state: TreeState
     log: tuple[Amendment, ...]
     new: int
 
@@ -218,16 +218,16 @@ class Library:
         job = self._job(self.request(name), silent, never)
         with self._locked(job, asked=False), gc_pause():
             with closing(self._open(job)) as tree:
-                changes = changes_between(base, self._ingest(job).store_tree(name, tree), tree.state())
-            self._bring_index_up_to(job, changes.current)
+                entries, state = self._ingest(job).store_tree(name, tree).entries, tree.state()
+            self._bring_index_up_to(job, entries)
             log = self.catalog.amendments(name, base.number)
             limit = self.settings.amendments.whole_file_tokens
             writer = AmendmentWriter(self.catalog.document_by_digest, count, changed_definitions, limit)
-            new = new_entries(base.digests(), log, {one.path: one.digest for one in changes.current}, writer)
+            new = new_entries(base.digests(), log, {one.path: one.digest for one in entries}, writer)
             self.catalog.append(name, base.number, new)
             if self.catalog.codex(name).source != job.source.key:
                 self._register(job)  # a link leads elsewhere
-        return FollowResult(changes, log + new, len(new))
+        return FollowResult(state, log + new, len(new))
 
     def outside(self, name: str, cancelled: Cancelled = never) -> Differences:
         """How the disk differs from the newest generation and its log; nothing is stored. Raises like `follow`."""

@@ -136,7 +136,7 @@ class CodexBuilder:
             chunks = await asyncio.to_thread(self.chunks, name) if state is not None else 0
         if state is None:
             return None, 0
-        now = replace(state, tree=followed.changes.state)
+        now = replace(state, tree=followed.state)
         if followed.new:
             now = await self.amended(replace(now, chunks=chunks), followed.log)
         return now, followed.new

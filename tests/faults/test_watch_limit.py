@@ -27,8 +27,8 @@ PROGRAM = textwrap.dedent("""
     (root / "d7" / "a.py").write_text("changed\\n")
     batch = batches.get(timeout=60)
     polling = watcher.is_polling
-    found = library.follow(name, count=len, changed_definitions=lambda before, now: None).changes
-    changed = [one.path for one in found.changed]
+    found = library.follow(name, count=len, changed_definitions=lambda before, now: None)
+    changed = [one.path for one in found.log]
     watcher.stop()
     print(json.dumps({"everything": batch.everything, "polling": polling, "notices": notices, "changed": changed}))
 """)

@@ -3,11 +3,13 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex.documents import Document
-from codex.ingest import Changes
+from codex.following.amendments import effective
 from codex.library import Library
+from codex.trees.port import TreeState
 from codex.trees.sources import LoadSpec
 
 
@@ -54,9 +56,27 @@ def request(*sources: Path | str, **more: object) -> LoadSpec:
     return LoadSpec(tuple(map(str, sources)), **more)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Changes:
+    """How the disk differs from the newest generation: names, sorted."""
+
+    changed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    state: TreeState = field(default_factory=TreeState)
+
+
 def changes_of(library: Library, name: str) -> Changes:
-    """What differs on disk from the newest generation; it is in the log then."""
-    return library.follow(name, count=len, changed_definitions=lambda before, now: None).changes
+    """What differs on disk from the newest generation, by the log of it."""
+    followed = library.follow(name, count=len, changed_definitions=lambda before, now: None)
+    base = library.catalog.generation(name).digests()
+    now = effective(base, followed.log)
+    return Changes(
+        changed=tuple(sorted(path for path in now.keys() & base.keys() if now[path] != base[path])),
+        added=tuple(sorted(now.keys() - base.keys())),
+        removed=tuple(sorted(base.keys() - now.keys())),
+        state=followed.state,
+    )
 
 
 def texts(library: Library, name: str, number: int | None = None) -> dict[str, str]:

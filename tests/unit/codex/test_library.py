@@ -5,8 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from support.libraries import MemoryIndex, changes_of, fill, request, texts
+from support.libraries import Changes, MemoryIndex, changes_of, fill, request, texts
 
+from codex.documents import digest_of
 from codex.errors import LoadCancelled, LoadRunning, SourceError, UnknownCodex
 from codex.following.amendments import ChangeKind
 from codex.library import Library
@@ -116,14 +117,12 @@ def test_a_second_load_of_the_same_path_at_once_is_refused(library: Library, pro
 
 def test_changes_are_found_without_making_a_generation(library: Library, project: Path) -> None:
     library.load(request(project))
-    assert not changes_of(library, "project")
+    assert changes_of(library, "project") == Changes()
     fill(project, {"src/a.py": "a = 10\n", "src/c.py": "c\n"})
     (project / "src" / "b.py").unlink()
     changes = changes_of(library, "project")
-    assert [one.path for one in changes.changed] == ["src/a.py"]
-    assert [one.path for one in changes.added] == ["src/c.py"]
-    assert changes.removed == ("src/b.py",)
-    assert next(library.catalog.documents([changes.changed[0]])).text == "a = 10\n"
+    assert changes == Changes(("src/a.py",), ("src/c.py",), ("src/b.py",))
+    assert library.catalog.document_by_digest("src/a.py", digest_of(b"a = 10\n")).text == "a = 10\n"
     assert library.catalog.generations("project") == (1,)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.libraries import fill, request, texts
+from support.libraries import changes_of, fill, request, texts
 
 from codex.errors import NameTaken
 from codex.library import Library
@@ -22,8 +22,7 @@ def repoint(link: Path, to: str) -> None:
 
 
 def follow(library: Library, name: str) -> tuple[str, ...]:
-    found = library.follow(name, count=len, changed_definitions=lambda *_: None)
-    return tuple(one.path for one in found.changes.changed)
+    return changes_of(library, name).changed
 
 
 def test_it_has_the_links_name_and_says_where_that_leads(library: Library, link: Path) -> None:
