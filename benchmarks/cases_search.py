@@ -43,7 +43,7 @@ def search(bench: Bench) -> Iterator[Row]:
         stored(Archive(Path(folder)), most)
         archive = Archive(Path(folder))  # as a daemon meets it that has just started
         seconds = timed(lambda: archive.warm("large"))
-        case = f"search in {archive.stats('large').chunks:,} chunks"
+        case = f"search in {archive.count('large'):,} chunks"
         yield Row(case, "warmed, once", seconds, unit="s", note="opens the tables, reads the definitions")
         searching, near = Search(archive), Neighbourhoods(archive)
         asked = questions()
@@ -67,7 +67,7 @@ def stored(archive: Archive, most: int) -> None:
     """At least `most` chunks under the name `large`, folded."""
     for batch in batches(codebase()):
         archive.replace("large", batch)
-        if archive.stats("large").chunks >= most:
+        if archive.count("large") >= most:
             break
     archive.optimize("large")
 

@@ -117,17 +117,17 @@ class ShownLines:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCitation:
-    """A cited place after the check. `path` is the generation's own name of the file when one was found.
-
-    `why` says what is wrong, '' when valid. `shown` is None when nobody said what was shown.
-    """
+    """A cited place after the check: `why` says what is wrong, '' when valid. `path` is the generation's own name of the
+    file when one was found."""
 
     path: str
     start: int
     end: int
-    valid: bool
-    shown: bool | None = None
     why: str = ""
+
+    @property
+    def valid(self) -> bool:
+        return not self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +150,15 @@ def _checked(place: Cited, files: Files, shown: ShownLines | None) -> CheckedCit
     start, end = place.start, place.end
     path = files.meant(place.path)
     if path is None:
-        return CheckedCitation(place.path, start, end, False, None if shown is None else False, NO_FILE)
-    seen, why = None if shown is None else shown.has(path, start, end), ""
+        return CheckedCitation(place.path, start, end, NO_FILE)
+    why = ""
     if start < 1 or end < start:
         why = "not a range of lines"
     elif end > files.count(path):
         why = f"the file has {files.count(path)} lines"
-    elif seen is False:
+    elif shown is not None and not shown.has(path, start, end):
         why = NOT_SHOWN
-    return CheckedCitation(path, start, end, not why, seen, why)
+    return CheckedCitation(path, start, end, why)
 
 
 def _tails(path: str) -> Iterable[str]:

@@ -27,7 +27,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from codex.archive import queries, tables
@@ -44,16 +43,6 @@ _SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
 _GIVE_BACK = 8  # batches, 5 to 30 seconds; in between what was freed lies about in every thread's arena
 _WARM = ("return",)  # any word: the first query opens the index
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveStats:
-    """What is stored for one codex."""
-
-    codex: str
-    files: int
-    chunks: int
-    unindexed: int = 0  # chunks that are found by scanning, until `optimize`
 
 
 class Archive:
@@ -78,13 +67,10 @@ class Archive:
         except ArchiveDamaged:
             return {}
 
-    def stats(self, codex: str) -> ArchiveStats:
-        """Counts for a codex; zeros when it is not known."""
+    def count(self, codex: str) -> int:
+        """Number of chunks; 0 when the codex is not known."""
         with self._reading(codex) as opened:
-            if opened is None:
-                return ArchiveStats(codex, 0, 0)
-            files, chunks = opened.files.count_rows(), opened.chunks.count_rows()
-            return ArchiveStats(codex, files, chunks, tables.unindexed(opened.chunks))
+            return 0 if opened is None else int(opened.chunks.count_rows())
 
     def revision(self, codex: str) -> int:
         """A number that differs after every write to the codex through this object: what was derived is then stale."""
@@ -129,7 +115,9 @@ class Archive:
             if number % _GIVE_BACK == 0:
                 give_back()
             progress(len(batch))
-        if self.stats(codex).unindexed > _FLAT_ROWS:
+        with self._reading(codex) as opened:
+            unindexed = 0 if opened is None else tables.unindexed(opened.chunks)
+        if unindexed > _FLAT_ROWS:
             self.optimize(codex)
 
     def optimize(self, codex: str) -> None:

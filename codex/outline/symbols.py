@@ -71,14 +71,12 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a file holds; `symbols` by their start, the outer before the inner. `language` is '' for plain text.
+    """What a file holds; `symbols` by their start, the outer before the inner.
 
     `fields` are those of classes and tables, apart: a skeleton shows them, but a chunk is not cut at one, and a name like
     `id` or `name` links no files. `generated`: its first lines mark it as written by a program.
     """
 
-    language: str
-    lines: int
     symbols: tuple[Symbol, ...] = ()
     references: tuple[Reference, ...] = ()
     imports: tuple[str, ...] = ()
@@ -103,23 +101,19 @@ class _Definition:
 def _outline(document: Document) -> Outline:
     language = language_of(document.path, document.text)
     raw = document.text.encode("utf-8", errors="replace")
-    count = _line_count(document.text)
     if language is not None and len(raw) <= _PARSE_BYTES and max(map(len, raw.split(b"\n"))) <= _LINE_BYTES:
-        parsed = _parsed(language, raw, count)
+        parsed = _parsed(language, raw)
         if parsed is not None:
             return parsed
-    return Outline("", count, tuple(plain_symbols(document.text)))
+    return Outline(tuple(plain_symbols(document.text)))
 
 
-def _line_count(text: str) -> int:
-    return text.count("\n") + (0 if text.endswith("\n") or not text else 1)
-
-
-def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
+def _parsed(language: Language, raw: bytes) -> Outline | None:
     """None when the parser gives up, or in time nothing came of it."""
     tree = _tree(language, raw)
     if tree is None:
         return None
+    count = raw.count(b"\n") + (not raw.endswith(b"\n"))
     definitions: dict[tuple[int, int, str], _Definition] = {}
     references: dict[tuple[str, str, int], None] = {}
     imports: dict[str, None] = {}
@@ -138,8 +132,6 @@ def _parsed(language: Language, raw: bytes, count: int) -> Outline | None:
                 imports.update({text_of(node, raw).strip("\"'<>"): None for node in nodes})
     symbols = _nested(definitions.values(), language)
     return Outline(
-        language.name,
-        count,
         tuple(one for one in symbols if one.kind != _FIELD),
         tuple(sorted((Reference(*key) for key in references), key=lambda one: (one.line, one.name, one.kind))),
         tuple(imports),

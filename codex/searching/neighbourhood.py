@@ -131,7 +131,7 @@ class Neighbourhoods:
         kept = self._kept.get(codex)
         if kept is not None and kept.revision == self._archive.revision(codex):
             return kept.graph, ""
-        chunks = self._archive.stats(codex).chunks
+        chunks = self._archive.count(codex)
         if chunks > self._most_chunks:
             with self._lock:
                 self._kept.pop(codex, None)

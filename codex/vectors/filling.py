@@ -28,7 +28,6 @@ class Filled:
     codex: str
     texts: int
     embedded: int
-    adopted: int = 0  # of `embedded`, in this run: from another codex
 
     @property
     def complete(self) -> bool:
@@ -59,9 +58,8 @@ def fill(
     space = space_of(embedder)
     texts = {digest: places[0] for digest, places in archive.digests(codex).items()}
     missing = texts.keys() - vectors.held(codex, space)
-    adopted = vectors.adopt(codex, space, missing) if missing else frozenset()
-    missing -= adopted
-    filled = Filled(codex, len(texts), len(texts) - len(missing), len(adopted))
+    missing -= vectors.adopt(codex, space, missing) if missing else frozenset()
+    filled = Filled(codex, len(texts), len(texts) - len(missing))
     on_batch(filled)
     order = _in_order(missing, texts, archive.generated(codex) if missing else frozenset())
     for at in range(0, len(order), batch):
@@ -72,7 +70,7 @@ def fill(
         made = _embedded(embedder, current, filled)
         if made:
             vectors.add(codex, space, made)
-        filled = Filled(codex, filled.texts, filled.embedded + len(current), len(adopted))
+        filled = Filled(codex, filled.texts, filled.embedded + len(current))
         on_batch(filled)
     vectors.sweep(codex, space, texts.keys())
     return filled

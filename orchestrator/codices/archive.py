@@ -262,4 +262,4 @@ class ArchiveIndexer:
         self.dropped(codex)
 
     def chunks(self, codex: str) -> int:
-        return self.archive.stats(codex).chunks
+        return self.archive.count(codex)

@@ -47,7 +47,7 @@ def test_an_unknown_codex_is_empty_and_no_error(archive: Archive) -> None:
     assert archive.definitions("nobody", ["word"]) == {}
     assert archive.at("nobody", [ChunkPlace("a.py", 1, 2)]) == {}
     assert list(archive.chunks("nobody")) == []
-    assert archive.stats("nobody").chunks == 0
+    assert archive.count("nobody") == 0
     archive.drop("nobody")
     archive.optimize("nobody")
     archive.replace("nobody", (), ["a.py"])
@@ -79,7 +79,7 @@ def test_replacing_a_document_leaves_nothing_of_the_old_one(archive: Archive) ->
     assert paths(archive, "zebra") == ["a.py"]
     assert archive.held("c")["a.py"] == document("a.py", "zebra = 1\n").digest
     assert archive.definitions("c", ["parseHeader"]) == {}
-    assert archive.stats("c").chunks == 2
+    assert archive.count("c") == 2
 
 
 def test_a_document_that_becomes_empty_is_held_and_not_found(archive: Archive) -> None:

@@ -67,7 +67,7 @@ def test_chunks_tile_for_any_outline(text: str, ranges: list[tuple[int, int]], l
         for start, length in sorted(ranges, key=lambda one: (one[0], -one[1]))
         if start <= count
     )
-    chunks = chunk(document("a.py", text), Outline("python", count, symbols), limits)
+    chunks = chunk(document("a.py", text), Outline(symbols), limits)
     assert covered(chunks) == list(range(1, count + 1))
 
 

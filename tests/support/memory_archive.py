@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from codex.archive.archive import ArchiveStats
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
 from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch
 from codex.documents import Document
@@ -156,9 +155,8 @@ class MemoryArchive:
         wanted = set(digests)
         return {digest: places for digest, places in self.digests(codex).items() if digest in wanted}
 
-    def stats(self, codex: str) -> ArchiveStats:
-        files = self._files(codex)
-        return ArchiveStats(codex, len(files.files), len(files.chunks()))
+    def count(self, codex: str) -> int:
+        return len(self._files(codex).chunks())
 
     def revision(self, codex: str) -> int:
         return self._revisions[codex]

@@ -105,7 +105,7 @@ def test_what_only_looks_like_a_place_is_left_alone() -> None:
 
 def test_a_place_that_was_shown_is_valid() -> None:
     found = citations("It is in src/a.py:10-12.", LINES, ShownLines({"src/a.py": [(12, 14), (8, 11)]}))
-    assert found == (CheckedCitation("src/a.py", 10, 12, True, True),)
+    assert found == (CheckedCitation("src/a.py", 10, 12),)
 
 
 def test_a_missing_file_lines_beyond_the_end_and_unseen_lines_are_told_apart() -> None:
@@ -119,7 +119,7 @@ def test_a_missing_file_lines_beyond_the_end_and_unseen_lines_are_told_apart() -
 
 
 def test_a_shortened_path_counts_when_only_one_file_ends_in_it() -> None:
-    assert citations("a.py:2", LINES) == (CheckedCitation("src/a.py", 2, 2, True),)
+    assert citations("a.py:2", LINES) == (CheckedCitation("src/a.py", 2, 2),)
     assert not citations("b.py:2", LINES)[0].valid
 
 
@@ -134,7 +134,7 @@ def test_a_place_is_shown_by_the_line_that_stands_for_it_in_a_skeleton() -> None
 
 def test_slashes_of_either_kind_and_absolute_paths_lead_to_the_file() -> None:
     for name in ("src\\a.py", "./src/a.py", "/home/me/project/src/a.py", "C:\\project\\src\\a.py"):
-        assert citations(f"{name}:2", LINES) == (CheckedCitation("src/a.py", 2, 2, True),), name
+        assert citations(f"{name}:2", LINES) == (CheckedCitation("src/a.py", 2, 2),), name
     assert citations("/home/me/a.py:2", LINES)[0].why == "no such file in this codex"
 
 
