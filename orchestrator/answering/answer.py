@@ -29,7 +29,7 @@ from orchestrator.errors import LoreError, NotReady
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_failed, why_waiting
 from orchestrator.prompt.composing import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.answers import Citation, Lore, PlanReply, Waiting
+from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
@@ -210,9 +210,8 @@ class Answers:
 
     def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse], turn: SavedTurn, outdated: str = "") -> Lore:
         prompt, codex_state = prepared.composed.assembled, prepared.codex_state
-        gpu = self.client.info is not None and self.client.info.device != "CPU"
-        parts = report.placed(reuse, gpu=gpu)
-        machine = self.preparer.machine
+        info = self.client.info
+        parts = report.placed(reuse, gpu=info is not None and info.device != "CPU")
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
         known = (prepared.choice, prepared.served.notice)
@@ -230,12 +229,11 @@ class Answers:
             blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
             prompt=report.prompt_state(prompt, parts),
-            governor=report.governor_state(
-                machine.levels.memory or "unknown",
-                prompt.tokens,
-                self.client.info.kv_bytes_per_token if self.client.info else 0.0,
-                prepared.grant,
-                prepared.actions,
+            governor=GovernorState(
+                level=self.preparer.machine.levels.memory or "unknown",
+                kv_bytes=round(prompt.tokens * (info.kv_bytes_per_token if info else 0.0)),
+                budget_tokens=prepared.grant.window,  # `model.context` may allow less than the memory does
+                actions=prepared.actions,
             ),
         )
 

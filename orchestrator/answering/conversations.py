@@ -227,7 +227,9 @@ class SessionStore:
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
         self.path = path
-        self.connection = opened(path)
+        with translated():
+            self.connection = open_database(path, MIGRATIONS, application=APPLICATION)
+        self.connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a ms and be safe
         self.clock = clock
         self.lock = threading.RLock()
         # SQLite would give a dropped one's number again, to which an answer that still runs may belong.
@@ -346,14 +348,6 @@ class SessionStore:
 
     def select(self, condition: str, *values: object) -> list[Session]:
         return [Session(*row) for row in self.read(f"{SESSION} {condition}", *values)]
-
-
-def opened(path: Path) -> sqlite3.Connection:
-    """A connection in the newest version. Raises LoreError for a file that is newer, foreign or damaged."""
-    with translated():
-        connection = open_database(path, MIGRATIONS, application=APPLICATION)
-    connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a millisecond and be safe
-    return connection
 
 
 def exported(turn: StoredTurn) -> SessionTurn:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
-from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Grant, Reuse, Tier
+from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Reuse, Tier
 from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.strategy import Decision
@@ -14,7 +14,6 @@ from orchestrator.service import Ask
 from orchestrator.wire.answers import (
     BlockState,
     DraftCounts,
-    GovernorState,
     Intent,
     Lore,
     Need,
@@ -81,15 +80,6 @@ def strategy_state(decision: Decision, used: int) -> StrategyState:
         window=asked.window,
         available_tokens=asked.window - used,
         used_tokens=used,
-    )
-
-
-def governor_state(
-    level: str, tokens: int, bytes_per_token: float, grant: Grant, actions: Sequence[str]
-) -> GovernorState:
-    """The grant, not the budget: `model.context` may allow less than the memory does."""
-    return GovernorState(
-        level=level, kv_bytes=round(tokens * bytes_per_token), budget_tokens=grant.window, actions=tuple(actions)
     )
 
 

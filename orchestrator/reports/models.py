@@ -157,16 +157,9 @@ def conditions_here(settings: Settings, paths: Paths) -> LoadingConditions:
 
 def row(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> ModelRow:
     """One line of the list."""
+    weights = header.shape.weights if header.shape else model.about
     known = answer(model, header, here)
-    return ModelRow(
-        id=model.id,
-        path=str(model.path),
-        loaded=loaded,
-        bytes=header.shape.weights if header.shape else model.about,
-        fits=known.fits,
-        context=known.context,
-        words=known.words,
-    )
+    return ModelRow.of(known, id=model.id, path=str(model.path), loaded=loaded, bytes=weights)
 
 
 def answer(model: AtHand, header: FileHeader, here: LoadingConditions) -> Fitting:

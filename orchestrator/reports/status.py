@@ -9,8 +9,8 @@ from typing import Literal
 from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
 from governor.offload import Offload
-from governor.readings import GpuReading, memory_of
 from governor.readings import SensorSnapshot as Sensed
+from governor.readings import memory_of
 from governor.settings import GovernorSettings, size
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import Floors
@@ -159,11 +159,9 @@ def model_report(model: ModelFile, window: int | None) -> RunningModel:
 def engine_report(client: EngineClient, prefill: PrefillReport | None) -> EngineReport:
     """The child as it is: its state, its device, what it does, its pools."""
     snapshot, info = client.snapshot, client.info
-    return EngineReport(
+    return EngineReport.of(
+        client,
         state=client.state.value,
-        reason=client.reason,
-        restarts=client.restarts,
-        pid=client.pid,
         device=info.device if info else None,
         gpu_layers=info.gpu_layers if info else None,
         ranges=info.ranges if info else None,
@@ -202,12 +200,8 @@ def planned(budget: MemoryBudget) -> str:
 
 def sensors_report(snapshot: Sensed) -> SensorsReport:
     """Every reading as it is, None where it is unknown: what the levels are made of, and what is only there to be seen."""
-    return SensorsReport(gpus=tuple(gpu_sensors(gpu) for gpu in snapshot.gpus), host=HostSensors.of(snapshot.host))
-
-
-def gpu_sensors(gpu: GpuReading) -> GpuSensors:
-    reasons = None if gpu.clock_reasons is None else sorted(gpu.clock_reasons)
-    return GpuSensors.of(gpu, clock_reasons=reasons)
+    gpus = (GpuSensors.of(gpu, clock_reasons=gpu.clock_reasons and sorted(gpu.clock_reasons)) for gpu in snapshot.gpus)
+    return SensorsReport(gpus=tuple(gpus), host=HostSensors.of(snapshot.host))
 
 
 def prefill_of(codices: Codices, floors: Floors, floor: str) -> PrefillReport | None:

@@ -75,6 +75,11 @@ def test_who_asks_the_bare_model_is_not_told_to_load_anything(house: Any) -> Non
 # -- figures
 
 
+def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_would_allow(house: Any) -> None:
+    for lore in (house(cells=131_072, window=1_288).plan(asking()), house(window=1_288).ask(asking()).lore):
+        assert (lore.governor.budget_tokens, lore.governor.kv_bytes) == (1_288, 8 * lore.prompt.tokens)
+
+
 def found(number: int, words: int) -> Evidence:
     return Evidence(path=f"f{number}.py", start=1, end=2, text="word " * words + "\n")
 

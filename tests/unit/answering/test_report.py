@@ -2,7 +2,7 @@
 
 from orchestrator.answering import report
 from orchestrator.answering.report import first_token_ms
-from orchestrator.engine.messages import Completion, Grant, Outcome, Reason, TicketTimings
+from orchestrator.engine.messages import Completion, Outcome, Reason, TicketTimings
 
 
 def completion(drafted: int, accepted: int) -> Completion:
@@ -24,11 +24,6 @@ def test_times_are_milliseconds_and_the_speed_is_the_last_inference_s() -> None:
     told = report.timings([completion(0, 0), completion(0, 0)], 0.126, 30.0, 90.0)
     assert (told.assemble_ms, told.queue_ms, told.ttft_ms, told.total_ms) == (0.13, 2.0, 30.0, 90.0)
     assert told.tokens_per_second == 40.0
-
-
-def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_would_allow() -> None:
-    told = report.governor_state("calm", 100, 10.0, Grant(1, cells=131_072, window=12_288), ())
-    assert (told.budget_tokens, told.kv_bytes) == (12_288, 1000)
 
 
 # ---- What a plan predicts, from what was measured and from nothing else
