@@ -29,7 +29,7 @@ def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
     asked = None if given.flash_attention == "auto" else given.flash_attention
     flash = flash_attention(asked, given.kv_type_v, on_gpu=offloads and given.gpu_layers != 0)
     return Offload(
-        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, True, flash),
+        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, flash),
         context=window_of(given),
         gpu_layers=given.gpu_layers,
         split=given.split_mode,
