@@ -35,6 +35,7 @@ WITHIN_SECONDS = 60.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 30.0  # computed cells are written before the child goes
+WORKER = "orchestrator.engine.child.worker"
 NO_THREAD = "can't start new thread"  # Python's words, which has no exception of its own for it
 # Of a process that cannot be started: a file that is not there, or may not be run. All else is lacked for a while.
 LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOEXEC})
@@ -332,29 +333,22 @@ class ChildProcess:
     @classmethod
     async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
         """Raises OSError where there can be no process, and leaves nothing behind."""
-        try:
-            return await cls._start(spec, environment)
-        except RuntimeError as error:  # asyncio waits for a child's end in a thread, and may get none
-            if str(error) != NO_THREAD:
-                raise
-            raise BlockingIOError(errno.EAGAIN, str(error)) from error
-
-    @classmethod
-    async def _start(cls, spec: EngineSpec, environment: Mapping[str, str] | None) -> "ChildProcess":
         ours, theirs = socket.socketpair()
-        with ExitStack() as unless_started:
+        with ExitStack() as unless_started, theirs:
             unless_started.callback(ours.close)  # which also ends a child that is there already
-            with theirs:
+            # -P: nothing is imported from the folder somebody was in, which may be a codebase they do not trust.
+            command = (sys.executable, "-P", "-m", WORKER, str(theirs.fileno()))
+            try:
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-P",  # nothing is imported from the folder somebody was in: it may be a codebase they do not trust
-                    "-m",
-                    "orchestrator.engine.child.worker",
-                    str(theirs.fileno()),
+                    *command,
                     pass_fds=(theirs.fileno(),),
                     stdin=asyncio.subprocess.DEVNULL,
                     env={**environment_of(spec), **(environment or {})},
                 )
+            except RuntimeError as error:  # asyncio waits for a child's end in a thread, and may get none
+                if str(error) != NO_THREAD:
+                    raise
+                raise BlockingIOError(errno.EAGAIN, str(error)) from error
             child = cls(process, ours)
             child._reader, child._writer = await asyncio.open_connection(sock=ours)
             unless_started.pop_all()
