@@ -75,10 +75,6 @@ class NotReady(LoreError):
     code = "not_ready"
 
 
-class Paused(LoreError):
-    code = "paused"
-
-
 class Full(LoreError):
     """More asks than the daemon will queue."""
 

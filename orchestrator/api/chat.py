@@ -393,10 +393,7 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> CompletionRe
         reasoning_content="".join(thoughts),
         tool_calls=tuple(calls),
     )
-    return completion(model, message, logprobs_of(chosen) if chosen else None, answered)
-
-
-def completion(model: str, message: AnswerMessage, logprobs: Logprobs | None, answered: Answered) -> CompletionReply:
+    logprobs = logprobs_of(chosen) if chosen else None
     choice = Choice(index=0, message=message, logprobs=logprobs, finish_reason=answered.finish_reason)
     return CompletionReply(
         id=new_id(),

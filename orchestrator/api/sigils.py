@@ -18,17 +18,9 @@ from orchestrator.settings import SettingsError
 from orchestrator.settings.model import OWNER, Settings, SigilRule
 
 CREDENTIALS = struct.Struct("3i")
-
-
 SO_PEERGROUPS = 59  # asm-generic/socket.h; Python's socket module does not name it
-
-
 GROUPS_BUFFER = 1024  # bytes; socket.getsockopt refuses larger buffers
-
-
 STATE_KEY = "lore.peer"
-
-
 NOBODY = "none"
 EVERYTHING = frozenset({"admin"})
 TOKEN_UIDS = 1 << 32  # token holders have no uid; theirs lie above all that the kernel gives
