@@ -1,12 +1,12 @@
 """CTC, truncation and compression: claims on a prompt's budget in, a verdict for each out. Pure.
 
-    claims --depth: old turns to their shortest form--> --sacrifices, in order--> granted <= budget, or a refusal
+    claims --depth: old turns go--> --sacrifices, in order--> granted <= budget, or a refusal
 
 The order of sacrifice is the table SACRIFICES, first row first; within a row the lowest weight is first. Sacrifices are
 made in this order until tokens and characters both fit. None is skipped and none is undone, so:
 
     granted <= budget, or refused with the numbers and nothing changed
-    pinned claims are never cut
+    claims of NEVER_CUT stay whole
     with a larger budget no claim is granted less
     same input, same output (ties are broken by the order of the claims)
 
@@ -21,19 +21,18 @@ from governor.settings import ClaimSettings
 
 
 class ClaimKind(StrEnum):
-    """What a claim is to the budget. INSTRUCTION, QUERY and FACT are never cut, whether pinned or not."""
+    """What a claim is to the budget."""
 
-    INSTRUCTION = "instruction"  # identity, environment, censors
+    FLOOR = "floor"  # identity and codex
+    INSTRUCTION = "instruction"  # environment, censors, whatever is pinned
     QUERY = "query"
-    FACT = "fact"  # verbatim and consecrated entries
     SUPERSEDED = "superseded"  # a tool's result that a later one replaced
     TURN = "turn"
     MEMORY = "memory"  # karma
     EVIDENCE = "evidence"  # retrieved for this question
-    FLOOR = "floor"  # the codex's coverage
 
 
-NEVER_CUT = frozenset({ClaimKind.INSTRUCTION, ClaimKind.QUERY, ClaimKind.FACT})
+NEVER_CUT = frozenset({ClaimKind.FLOOR, ClaimKind.INSTRUCTION, ClaimKind.QUERY})
 
 
 class Action(StrEnum):
@@ -44,11 +43,10 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """An item that wants room. `filler` of its `tokens` are runs and repetitions that may go without loss.
+    """An item that wants room.
 
-    `floor`: tokens of its shortest form (a stub, a micro summary, its part of a gist, the least coverage); 0: it has none
-    and can only go whole. `weight`: the lower, the earlier it is sacrificed in its row (age, score, rank). `turn` counts
-    upwards from the oldest; None for what belongs to no turn.
+    `stub`: tokens of its shorter form; 0: it has none and can only go whole. `weight`: the lower, the earlier it is
+    sacrificed in its row (age, rank). `turn` counts upwards from the oldest; None for what belongs to no turn.
     """
 
     id: str
@@ -56,14 +54,11 @@ class Claim:
     tokens: int
     characters: int
     weight: float = 0.0
-    floor: int = 0
-    filler: int = 0
-    pinned: bool = False
+    stub: int = 0
     turn: int | None = None
 
     def __post_init__(self) -> None:
-        assert 0 <= self.floor <= self.tokens
-        assert 0 <= self.filler <= self.tokens
+        assert 0 <= self.stub <= self.tokens
         assert self.characters >= 0
         assert self.tokens or not self.characters, f"{self.id} has characters but no token"
 
@@ -110,31 +105,20 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Sacrifice:
-    """One row: claims of these `kinds` go down to their filler-free form, their floor, or nothing.
-
-    `elastic`: the last one needed goes down no further than it must, because any size between can be made of it.
-    """
+    """One row: claims of this `kind` go, or down to their stub where `stubbed`."""
 
     name: str
-    kinds: frozenset[ClaimKind]
-    to: str  # "lean", "floor" or "nothing"
-    elastic: bool = False
-    beyond_depth: bool = False  # only turns that fell out of the window of turns
+    kind: ClaimKind
+    stubbed: bool = False
 
 
 SACRIFICES = (
-    Sacrifice("filler", frozenset(ClaimKind), "lean"),
-    Sacrifice("superseded tool results", frozenset({ClaimKind.SUPERSEDED}), "floor"),
-    Sacrifice(
-        "turns beyond the depth", frozenset({ClaimKind.TURN, ClaimKind.SUPERSEDED}), "nothing", beyond_depth=True
-    ),
-    Sacrifice("memories to micro", frozenset({ClaimKind.MEMORY}), "floor"),
-    Sacrifice("memories", frozenset({ClaimKind.MEMORY}), "nothing"),
-    Sacrifice("older turns into a gist", frozenset({ClaimKind.TURN}), "floor"),
-    Sacrifice("evidence", frozenset({ClaimKind.EVIDENCE}), "nothing"),
-    Sacrifice("coverage of the floor", frozenset({ClaimKind.FLOOR}), "floor", elastic=True),
+    Sacrifice("superseded tool results", ClaimKind.SUPERSEDED, stubbed=True),
+    Sacrifice("memories", ClaimKind.MEMORY),
+    Sacrifice("older turns", ClaimKind.TURN),
+    Sacrifice("evidence", ClaimKind.EVIDENCE),
 )
-DEPTH = "message depth"  # the limit itself: a turn beyond it has its shortest form, whatever the budget
+DEPTH = "message depth"  # the limit itself: a turn beyond it goes, whatever the budget
 
 
 def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> PromptLimits:
@@ -147,21 +131,20 @@ def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSetting
 def settle(claims: Sequence[Claim], limits: PromptLimits) -> Settlement:
     """The verdict on every claim under `limits`."""
     old = _beyond_depth(claims, limits.depth)
-    granted = [_at_depth(claim) if at in old else _whole(claim) for at, claim in enumerate(claims)]
+    granted = [_shrunk(claim, 0, DEPTH) if at in old else _whole(claim) for at, claim in enumerate(claims)]
     over = _over(granted, limits)
-    for at, sacrifice in _sacrifices(claims, old):
+    for at, sacrifice in _sacrifices(claims):
         if not _exceeds(over):
             break
-        before, granted[at] = granted[at], _cut(claims[at], granted[at], sacrifice, over)
-        over = over[0] - before.tokens + granted[at].tokens, over[1] - before.characters + granted[at].characters
+        before, claim = granted[at], claims[at]
+        size = claim.stub if sacrifice.stubbed else 0
+        if size < before.tokens:
+            granted[at] = _shrunk(claim, size, sacrifice.name)
+            over = over[0] - before.tokens + granted[at].tokens, over[1] - before.characters + granted[at].characters
     return _refused(claims, granted, limits) if _exceeds(over) else _settlement(granted)
 
 
 # ---- the order -----------------------------------------------------------------------------------------------------
-
-
-def may_be_cut(claim: Claim) -> bool:
-    return not claim.pinned and claim.kind not in NEVER_CUT
 
 
 def _beyond_depth(claims: Sequence[Claim], depth: int | None) -> frozenset[int]:
@@ -169,19 +152,14 @@ def _beyond_depth(claims: Sequence[Claim], depth: int | None) -> frozenset[int]:
     if depth is None:
         return frozenset()
     turns = sorted({claim.turn for claim in claims if claim.turn is not None})
-    shown = set(turns[-depth:])
-    return frozenset(
-        at
-        for at, claim in enumerate(claims)
-        if may_be_cut(claim) and claim.turn is not None and claim.turn not in shown
-    )
+    shown = {None, *turns[-depth:]}
+    return frozenset(at for at, claim in enumerate(claims) if claim.kind not in NEVER_CUT and claim.turn not in shown)
 
 
-def _sacrifices(claims: Sequence[Claim], old: frozenset[int]) -> Iterator[tuple[int, Sacrifice]]:
+def _sacrifices(claims: Sequence[Claim]) -> Iterator[tuple[int, Sacrifice]]:
     """Every sacrifice that can be made, in the order in which it is."""
     for sacrifice in SACRIFICES:
-        may = [at for at, claim in enumerate(claims) if may_be_cut(claim) and claim.kind in sacrifice.kinds]
-        chosen = [at for at in may if at in old] if sacrifice.beyond_depth else may
+        chosen = [at for at, claim in enumerate(claims) if claim.kind is sacrifice.kind]
         yield from ((at, sacrifice) for at in sorted(chosen, key=lambda at: _sooner(claims[at], at)))
 
 
@@ -196,30 +174,10 @@ def _whole(claim: Claim) -> Verdict:
     return Verdict(claim.id, Action.KEEP, claim.tokens, claim.characters)
 
 
-def _at_depth(claim: Claim) -> Verdict:
-    return _shrunk(claim, _whole(claim), claim.floor, DEPTH)
-
-
-def _cut(claim: Claim, now: Verdict, sacrifice: Sacrifice, over: tuple[int, int]) -> Verdict:
-    size = {"lean": claim.tokens - claim.filler, "floor": claim.floor, "nothing": 0}[sacrifice.to]
-    if sacrifice.elastic:
-        size = max(size, _just_enough(now, over))
-    return _shrunk(claim, now, size, sacrifice.name)
-
-
-def _just_enough(now: Verdict, over: tuple[int, int]) -> int:
-    """The most tokens that take `over` tokens and characters away."""
-    by_tokens = max(0, now.tokens - max(0, over[0]))
-    if over[1] <= 0 or not now.characters:
-        return by_tokens
-    left = max(0, now.characters - over[1])
-    return min(by_tokens, left * now.tokens // now.characters)
-
-
-def _shrunk(claim: Claim, now: Verdict, tokens: int, reason: str) -> Verdict:
+def _shrunk(claim: Claim, tokens: int, reason: str) -> Verdict:
     """Characters go down in the proportion of tokens, rounded down: both are limits that the shorter form must keep."""
-    if tokens >= now.tokens:
-        return now
+    if not claim.tokens:
+        return _whole(claim)
     action = Action.CONDENSE if tokens else Action.DROP
     return Verdict(claim.id, action, tokens, claim.characters * tokens // claim.tokens, reason)
 
@@ -252,7 +210,7 @@ def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: PromptLi
         sentence = f"the prompt needs at least {tokens:,} tokens and {limits.tokens:,} can be held"
     else:
         sentence = f"the prompt has at least {characters:,} characters and {limits.characters:,} are allowed"
-    kept = [claim for claim in claims if not may_be_cut(claim)]
+    kept = [claim for claim in claims if claim.kind in NEVER_CUT]
     largest = max(kept, key=lambda claim: claim.tokens, default=None)
     hint = "shorten the question, or ask for a shorter answer"
     if largest is not None:

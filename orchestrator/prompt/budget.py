@@ -10,7 +10,7 @@ Amendments of the codex and files of the user outlive the turn that they came wi
 
 The claims of a prompt on its budget, and what each of them is in the turn's context:
 
-    floor                     one claim, pinned: a question never changes the floor
+    floor                     one claim, never cut: a question never changes the floor
     Environment, template     instructions
     Karma                     a memory for each entry, last ones first; constraints, pinned and verbatim ones stay
     State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
@@ -40,8 +40,6 @@ NAMED_ONE_BY_ONE = 8  # things of one kind; more are named together
 STUB = "(left out to save room; search for it again)"
 CONSTRAINTS = "Active Constraints"
 _ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of `KarmaWriter`
-# The rows that shorten say how; what has no shorter form went whole, and its sentence must not claim otherwise.
-_WHOLE = {"memories to micro": "memories", "older turns into a gist": "older turns"}
 
 _HasArtifacts = TypeVar("_HasArtifacts", TurnView, StateView)
 
@@ -259,13 +257,13 @@ class _Sorter:
             return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-source.at)
         if source.kind in (SourceKind.EARLIER_EVIDENCE, SourceKind.RESULT):
             name = items[0][0].source if source.kind is SourceKind.EARLIER_EVIDENCE else "tool result"
-            floor = min(tokens, self._stubs[items[0][0].text])
+            stub = min(tokens, self._stubs[items[0][0].text])
             return Claim(
                 f"{name} of turn {(exchange or 0) + self._first}",
                 ClaimKind.SUPERSEDED,
                 tokens,
                 characters,
-                floor=floor,
+                stub=stub,
                 turn=exchange,
             )
         return _fixed(source.name, tokens, characters).claim
@@ -273,13 +271,13 @@ class _Sorter:
 
 def _floor(composed: Composed) -> SourcedClaim:
     characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
-    claim = Claim("identity and codex", ClaimKind.FLOOR, composed.assembled.floor.tokens, characters, pinned=True)
+    claim = Claim("identity and codex", ClaimKind.FLOOR, composed.assembled.floor.tokens, characters)
     return SourcedClaim(claim, ClaimSource(name="floor"))
 
 
 def _fixed(name: str, tokens: int, characters: int) -> SourcedClaim:
     kind = ClaimKind.QUERY if name == "user" else ClaimKind.INSTRUCTION
-    return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0, pinned=True), ClaimSource(name=name))
+    return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0), ClaimSource(name=name))
 
 
 async def _stub_counts(state: StateView, tokens: TokenCounter) -> dict[str, int]:
@@ -403,7 +401,7 @@ def _sentence(name: str, losses: Sequence[_Loss]) -> str:
     saved = sum(one.claim.tokens for one, _ in losses) - left
     verdict = losses[0][1]
     if verdict.action is Action.DROP:
-        return f"{name} left out, {saved:,} tokens saved ({_WHOLE.get(verdict.reason, verdict.reason)})"
+        return f"{name} left out, {saved:,} tokens saved ({verdict.reason})"
     return f"{name} shortened to {left:,} tokens, {saved:,} saved ({verdict.reason})"
 
 

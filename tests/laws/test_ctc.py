@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.ctc import NEVER_CUT, SACRIFICES, Action, Claim, ClaimKind, PromptLimits, Verdict, may_be_cut, settle
+from governor.ctc import NEVER_CUT, SACRIFICES, Action, Claim, ClaimKind, PromptLimits, Verdict, settle
 
 
 @st.composite
@@ -21,9 +21,7 @@ def claim_lists(draw: st.DrawFn) -> list[Claim]:
                 tokens=tokens,
                 characters=draw(st.integers(0, 2_500)) if tokens else 0,
                 weight=draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
-                floor=draw(st.integers(0, tokens)),
-                filler=draw(st.integers(0, tokens)),
-                pinned=draw(st.booleans()),
+                stub=draw(st.integers(0, tokens)),
                 turn=draw(st.none() | st.integers(0, 6)),
             )
         )
@@ -46,9 +44,9 @@ def test_what_is_granted_fits_or_the_prompt_is_refused_whole(claims: list[Claim]
 
 
 @given(claim_lists(), limits)
-def test_pinned_claims_and_kinds_that_are_never_cut_stay_whole(claims: list[Claim], limits: PromptLimits) -> None:
+def test_kinds_that_are_never_cut_stay_whole(claims: list[Claim], limits: PromptLimits) -> None:
     for claim, verdict in zip(claims, settle(claims, limits).verdicts, strict=True):
-        if claim.pinned or claim.kind in NEVER_CUT:
+        if claim.kind in NEVER_CUT:
             assert verdict == Verdict(claim.id, Action.KEEP, claim.tokens, claim.characters)
 
 
@@ -76,7 +74,7 @@ def test_it_is_refused_only_when_even_the_shortest_forms_do_not_fit(claims: list
     refusal = settle(claims, limits).refusal
     if refusal is not None:
         assert refusal.needed_tokens > limits.tokens or refusal.needed_characters > limits.characters
-        assert refusal.needed_tokens >= sum(claim.tokens for claim in claims if not may_be_cut(claim))
+        assert refusal.needed_tokens >= sum(claim.tokens for claim in claims if claim.kind in NEVER_CUT)
         enough = replace(limits, tokens=refusal.needed_tokens, characters=refusal.needed_characters)
         assert settle(claims, enough).refusal is None
 
@@ -86,27 +84,20 @@ def test_nothing_is_cut_when_all_fits_but_turns_beyond_the_depth(claims: list[Cl
     room = PromptLimits(sum(claim.tokens for claim in claims), sum(claim.characters for claim in claims), limits.depth)
     turns = sorted({claim.turn for claim in claims if claim.turn is not None})[-limits.depth :]
     for claim, verdict in zip(claims, settle(claims, room).verdicts, strict=True):
-        if claim.turn is None or claim.turn in turns or not may_be_cut(claim):
+        if claim.turn is None or claim.turn in turns or claim.kind in NEVER_CUT:
             assert verdict.action is Action.KEEP
         else:
-            assert verdict.tokens == claim.floor
+            assert verdict.tokens == 0
 
 
 @given(claim_lists(), limits)
 def test_no_row_is_touched_before_every_row_above_it_is_exhausted(claims: list[Claim], limits: PromptLimits) -> None:
-    """Evidence and floors are the two last rows: while one of them lost something, nothing is left above."""
     settled = settle(claims, limits)
     if settled.refusal is not None:
         return
     rows = [sacrifice.name for sacrifice in SACRIFICES]
-    cut = {verdict.reason for verdict in settled.verdicts} & set(rows)
-    if not cut:
-        return
-    lowest = max(rows.index(name) for name in cut)
+    lowest = max((rows.index(verdict.reason) for verdict in settled.verdicts if verdict.reason in rows), default=0)
+    above = {sacrifice.kind: sacrifice for sacrifice in SACRIFICES[:lowest]}
     for claim, verdict in zip(claims, settled.verdicts, strict=True):
-        if may_be_cut(claim) and claim.kind is ClaimKind.MEMORY and lowest > rows.index("memories"):
-            assert verdict.tokens == 0
-        if may_be_cut(claim) and claim.kind is ClaimKind.EVIDENCE and lowest > rows.index("evidence"):
-            assert verdict.tokens == 0
-        if may_be_cut(claim) and claim.kind is ClaimKind.TURN and lowest > rows.index("older turns into a gist"):
-            assert verdict.tokens <= claim.floor
+        if claim.kind in above:
+            assert verdict.tokens <= (claim.stub if above[claim.kind].stubbed else 0)

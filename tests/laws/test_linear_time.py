@@ -222,7 +222,7 @@ def _laid_out(messages: list[Message]) -> None:
 def _left_out(messages: list[Message]) -> None:
     _, gone = within_reach(_context(messages), PromptLimits(1_000, 100_000_000, depth=20))
     turns = [Claim(f"turn {at}", ClaimKind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
-    stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, floor=2, turn=at) for at in range(len(messages))]
+    stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, stub=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]
     entries += [SourcedClaim(claim, ClaimSource(SourceKind.RESULT, turn=claim.turn or 0)) for claim in stubs]
     losses_reported(entries, settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)), gone)
