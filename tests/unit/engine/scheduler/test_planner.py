@@ -13,7 +13,8 @@ from support.charging import ChargedMachine, Prices
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Urgency, ids_to_bytes
+from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Reason, Urgency, ids_to_bytes
+from orchestrator.engine.scheduler import planner
 from orchestrator.engine.scheduler.drafting import Draft
 from orchestrator.engine.scheduler.planner import Limits, Want, plan_round
 from orchestrator.engine.scheduler.step import Step
@@ -28,6 +29,22 @@ def planned(
 ) -> tuple[Step, ...]:
     limits = Limits(512, budget, alone_ms=budget)
     return plan_round(answering or {}, wants, {0: 1000, 1: 1000, 2: 1000}, limits, Costs())
+
+
+def test_a_plan_names_who_follows_another_s_prefill_and_the_loop_tells_and_ends_it() -> None:
+    made = Machine(batch=8)
+    made.floor("code", range(1, 41))
+    for ticket in (1, 2):
+        made.ask(ticket, "code", [], 0)
+    made.round()
+    loop, told = made.loop, len(made.told)
+    plan = planner.planned(loop._tickets, loop.pools, loop._speculation, Limits(8), loop.costs)
+    assert [step.prefill for step in plan.steps] == [((1, 8),)]
+    assert (plan.finished, [ticket.number for ticket in plan.following]) == ((), [2])
+    assert (len(made.told), set(loop._tickets)) == (told, {1, 2})
+    made.finish()
+    ends = {number: [(end.reason, end.computed) for end in made.ends[number]] for number in (1, 2)}
+    assert ends == {1: [(Reason.PREFILLED, 40)], 2: [(Reason.PREFILLED, 0)]}
 
 
 def test_every_running_answer_gets_its_token_in_every_pool() -> None:
