@@ -35,25 +35,17 @@ COMMANDS = {  # name: the function or the group, in its module
     "token": "config.token_app",
 }
 # Words of other programs, and what does it here. Words that are spelled nearly as ours are typer's to find.
-DROPS = "lore codex drop, lore session drop, lore model drop"
 INSTEAD = {
-    "add": "lore load PATH",
-    "chat": "lore ask -s NAME goes on with a conversation",
-    "delete": DROPS,
-    "download": "lore model get hf:OWNER/REPO/FILE.gguf",
-    "drop": DROPS,
+    **dict.fromkeys(("add", "load"), "lore load PATH for a codex, lore model use NAME for a model"),
+    **dict.fromkeys(("delete", "drop", "remove", "unload"), "lore codex drop, lore session drop, lore model drop"),
+    **dict.fromkeys(("download", "pull"), "lore model get hf:OWNER/REPO/FILE.gguf"),
+    **dict.fromkeys(("run", "start"), "lore serve; as a service: lore service install"),
+    "chat": "lore ask -s NAME goes on with a session",
     "help": "lore --help; lore COMMAND --help",
     "list": "lore codex list, lore session list, lore model list",
-    "load": "lore load PATH for a codex, lore model use NAME for a model",
-    "pull": "lore model get hf:OWNER/REPO/FILE.gguf",
-    "reload": "lore codex reload NAME",
-    "remove": DROPS,
     "restart": "systemctl --user restart lorekeep; or end lore serve and start it again",
-    "run": "lore serve",
     "set": "write it into a file of lore config path; lore config check reads it",
-    "start": "lore serve; as a service: lore service install",
     "stop": "Ctrl-C ends lore serve, systemctl --user stop lorekeep the service, lore load --cancel NAME a load",
-    "unload": DROPS,
     "use": "lore model use NAME",
     "version": "lore --version",
 }

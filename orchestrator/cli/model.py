@@ -137,7 +137,7 @@ def use(
         note(f"{chosen['overridden']} is set and wins over the file when a daemon starts")
     for floor in switched.cold:
         note(f"cold: the floor of {floor['name']}, {plural(floor['tokens'], 'token')} to compute unless it was before")
-    note(WORDS[switched.daemon].format(path=path))
+    note(WORDS[switched.daemon])
 
 
 @dataclass(frozen=True)
