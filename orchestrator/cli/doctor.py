@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import socket
 
     from orchestrator.reports.doctor import ConfiguredModel
+    from orchestrator.settings.model import Settings
 
 SelfTest = Annotated[bool, given.option("--self-test", "run load, ask, restart, ask on the built-in model")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
@@ -80,10 +81,10 @@ def lead(check: Check) -> str:
 
 
 def all_checks(socket: str | None) -> list[Check]:
-    engine = found_engine()
-    about_model = configured_model(engine_runs=engine.ok)
-    ground = [python(), settings(), *about_model, engine, gpu(engine), git(), folders(), room(), stores(), plugins()]
-    return [*ground, service(), *running_daemon(socket)]
+    engine, (about_settings, chosen) = found_engine(), read_settings()
+    about_model = configured_model(chosen, engine_runs=engine.ok) if chosen else []
+    machine = [engine, gpu(engine), git(), folders(), room(chosen), stores(), plugins(), service()]
+    return [python(), about_settings, *about_model, *machine, *running_daemon(socket)]
 
 
 def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
@@ -95,12 +96,14 @@ def python() -> Check:
     return Check("python", True, ".".join(map(str, sys.version_info[:3])))  # no older one could have installed it
 
 
-def settings() -> Check:
+def read_settings() -> tuple[Check, "Settings | None"]:
+    """None where they cannot be used: what depends on them is not looked into then."""
     try:
         loaded = local.settings()
     except Failure as failure:
-        return Check("settings", False, failure.message, failure.hint)
-    return Check("settings", True, f"{len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}")
+        return Check("settings", False, failure.message, failure.hint), None
+    detail = f"{len(loaded.origins)} set, in {', '.join(map(str, loaded.files)) or 'no file'}"
+    return Check("settings", True, detail), loaded.settings
 
 
 def found_engine() -> Check:
@@ -160,20 +163,14 @@ def folders() -> Check:
     return Check("folders", True, ", ".join(map(str, written)))
 
 
-def room() -> Check:
+def room(chosen: "Settings | None") -> Check:
     folder = above(local.paths().cache)  # the one that grows
     free = shutil.disk_usage(folder).free
-    detail = f"{size(free)} free at {folder}{most_checkpoints(free)}"
+    detail = f"{size(free)} free at {folder}"
+    if chosen:
+        most = min(chosen.storage.checkpoint_disk, int(free * chosen.storage.checkpoint_disk_share))
+        detail += f", of which checkpoints take {size(most)} at most"
     return checked("disk", free >= LEAST_FREE, detail, "make room, or set XDG_CACHE_HOME to a larger disk")
-
-
-def most_checkpoints(free: int) -> str:
-    try:
-        kept = local.settings().settings.storage
-    except Failure:
-        return ""
-    most = min(kept.checkpoint_disk, int(free * kept.checkpoint_disk_share))
-    return f", of which checkpoints take {size(most)} at most"
 
 
 def above(folder: Path) -> Path:
@@ -266,14 +263,10 @@ def archives(codices: list[dict[str, Any]]) -> Check:
 # ---- the model that is configured ------------------------------------------------------------------------------------
 
 
-def configured_model(*, engine_runs: bool) -> list[Check]:
+def configured_model(settings: "Settings", *, engine_runs: bool) -> list[Check]:
     """`engine_runs`: llama.cpp can be loaded, so that its fingerprint of a model can be asked for."""
     from orchestrator.reports.doctor import configured_model as configured
 
-    try:
-        settings = local.settings().settings
-    except Failure:
-        return [Check("model", False, "the settings cannot be read", "lore config check")]
     try:
         with local.translated():
             found = configured(settings, local.paths().models)
@@ -283,16 +276,16 @@ def configured_model(*, engine_runs: bool) -> list[Check]:
     named = settings.model.path or QUOTER
     about = f"; {QUOTING_SHORT}" if named == QUOTER else ""
     if found is None:
-        return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding()]
+        return [Check("model", True, f"{named}, whose file is made on first need{about}"), embedding(settings)]
     shape, because = found.file.shape, f", because {found.template.reason}" if found.template.reason else ""
     checks = [
         Check("model", True, f"{named}: {shape.architecture}{about}", shape.unpredictable or ""),
         Check("template", True, f"{found.template.words}{because}"),
         kv(found),
         *[Check("loading", False, f"{one.setting}: {one.why}", one.instead) for one in found.refused],
-        embedding(),
+        embedding(settings),
     ]
-    return [*checks, floors(str(found.file.path))] if engine_runs else checks
+    return [*checks, floors(str(found.file.path), settings)] if engine_runs else checks
 
 
 def kv(found: "ConfiguredModel") -> Check:
@@ -303,10 +296,9 @@ def kv(found: "ConfiguredModel") -> Check:
     return Check("KV", True, f"{words}; keys {plan.keys}, values {plan.values}{cost}; flash attention {flash}")
 
 
-def embedding() -> Check:
+def embedding(settings: "Settings") -> Check:
     from orchestrator.preflight import embedding_fault
 
-    settings = local.settings().settings
     named = settings.embedding.model
     tip = "lore model get hf:OWNER/REPO/FILE.gguf, and set embedding.model"
     if fault := embedding_fault(settings, local.paths()):
@@ -314,11 +306,11 @@ def embedding() -> Check:
     return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
 
 
-def floors(path: str) -> Check:
+def floors(path: str, settings: "Settings") -> Check:
     """A model whose file, KV types or flash attention changed finds none of the floors that were made before."""
     from orchestrator.reports.doctor import floors_on_disk
 
-    held = floors_on_disk(path, local.settings().settings.model, local.paths().checkpoints)
+    held = floors_on_disk(path, settings.model, local.paths().checkpoints)
     other = f"; {size(held['other'])} were made with another model, file or KV type" if held["other"] else ""
     if held["own"]:
         return Check("floors", True, f"{size(held['own'])} on disk are of this file with these settings{other}")
@@ -357,21 +349,18 @@ def steps(folder: Path) -> Iterator[Check]:
 
 def loaded(codex: Path, environment: Mapping[str, str]) -> Check:
     started = time.monotonic()
-    done = lore(environment, "load", str(codex), "--wait", "--no-watch", "--json")
-    event = last(done.stdout)
-    ok = done.returncode == 0 and event.get("event") == "loaded"
-    detail = f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}" if ok else complaint(done)
-    return checked("load", ok, detail, "lore doctor")
+    event, fault = reported(environment, "load", str(codex), "--wait", "--no-watch")
+    detail = fault or f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}"
+    return checked("load", not fault, detail, "lore doctor")
 
 
 def asked(environment: Mapping[str, str], *, warm: bool) -> Check:
     name = "ask again" if warm else "ask"
-    done = lore(environment, "ask", QUESTION, "-c", "demo", "--max-tokens", "24", "--json")
-    answer = last(done.stdout)
-    if done.returncode != 0:
-        return Check(name, False, complaint(done), "lore doctor")
-    if NUMBER not in answer.get("answer", ""):
-        return Check(name, False, f"the answer does not quote the code: {answer.get('answer', '')!r}", compile_again())
+    answer, fault = reported(environment, "ask", QUESTION, "-c", "demo", "--max-tokens", "24")
+    if fault:
+        return Check(name, False, fault, "lore doctor")
+    if NUMBER not in answer["answer"]:
+        return Check(name, False, f"the answer does not quote the code: {answer['answer']!r}", compile_again())
     prompt, first = answer["lore"]["prompt"], answer["lore"]["timings"]["ttft_ms"]
     return Check(name, True, f"{prompt['cached']} of {prompt['tokens']} tokens cached, {first:.0f} ms to the first")
 
@@ -421,20 +410,18 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def lore(environment: Mapping[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [*LORE, *arguments]
+def reported(environment: Mapping[str, str], *arguments: str) -> tuple[dict[str, Any], str]:
+    """The last object that a command prints; or {}, and what it complained of."""
+    command = [*LORE, *arguments, "--json"]
     try:
-        return subprocess.run(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
+        done = subprocess.run(
+            command, env=environment, input="", capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no end after {COMMAND_TIMEOUT_S:.0f} s")
+        return {}, f"no end after {COMMAND_TIMEOUT_S:.0f} s"
+    if done.returncode != 0:
+        return {}, next(iter(done.stderr.strip().splitlines()), f"ended with {done.returncode}")
+    return json.loads(done.stdout.strip().splitlines()[-1]), ""
 
 
 def private(folder: Path) -> dict[str, str]:
@@ -444,20 +431,6 @@ def private(folder: Path) -> dict[str, str]:
     for place in places.values():
         Path(place).mkdir(mode=0o700)
     return {**kept, **places, "HOME": str(folder)}
-
-
-def last(text: str) -> dict[str, Any]:
-    lines = text.strip().splitlines()
-    try:
-        value = json.loads(lines[-1]) if lines else {}
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def complaint(done: "subprocess.CompletedProcess[str]") -> str:
-    words = done.stderr.strip().splitlines()
-    return words[0] if words else f"ended with {done.returncode}"
 
 
 def end_of(log: Path) -> str:

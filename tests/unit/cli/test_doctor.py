@@ -13,6 +13,7 @@ from orchestrator.cli.doctor import (
     faults_of,
     found_engine,
 )
+from orchestrator.cli.local import settings
 from orchestrator.model.offloading import engine_offloads
 
 
@@ -90,14 +91,17 @@ def test_a_file_that_changed_under_a_running_daemon_has_its_command():
 
 
 def test_search_by_words_alone_is_no_fault_and_a_model_that_is_not_there_is_one(monkeypatch):
-    assert embedding().ok
-    assert embedding().detail == "none: search goes by words and names"
+    def embeds():
+        return embedding(settings().settings)
+
+    assert embeds().ok
+    assert embeds().detail == "none: search goes by words and names"
     monkeypatch.setenv("LORE_EMBEDDING__MODEL", "/nowhere/model.gguf")
-    assert (embedding().ok, "/nowhere/model.gguf" in embedding().detail) == (False, True)
+    assert (embeds().ok, "/nowhere/model.gguf" in embeds().detail) == (False, True)
     monkeypatch.setenv("LORE_EMBEDDING__MODEL", "builtin:word")
-    assert (embedding().ok, "built in to embed: builtin:words" in embedding().detail) == (False, True)
+    assert (embeds().ok, "built in to embed: builtin:words" in embeds().detail) == (False, True)
     monkeypatch.setenv("LORE_EMBEDDING__MODEL", "builtin:words")
-    assert embedding().ok
+    assert embeds().ok
 
 
 def test_a_running_daemon_says_why_its_embedding_model_is_not_used():
