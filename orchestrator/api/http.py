@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
@@ -315,10 +315,8 @@ class EventStream(Response):
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         async with closing(self.rest):
-            try:
+            with suppress(ClientGoneError):
                 await while_connected(receive, self.write(send))
-            except ClientGoneError:
-                return
 
     async def write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -324,11 +324,12 @@ def environment_of(spec: EngineSpec) -> dict[str, str]:
 class ChildProcess:
     """Started by `start`; `messages` ends when the child does, after which `stop` returns how it ended."""
 
-    def __init__(self, process: asyncio.subprocess.Process, connection: socket.socket) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._process = process
-        self._connection = connection
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._reader = reader
+        self._writer = writer
 
     @classmethod
     async def start(cls, spec: EngineSpec, environment: Mapping[str, str] | None = None) -> "ChildProcess":
@@ -349,8 +350,7 @@ class ChildProcess:
                 if str(error) != NO_THREAD:
                     raise
                 raise BlockingIOError(errno.EAGAIN, str(error)) from error
-            child = cls(process, ours)
-            child._reader, child._writer = await asyncio.open_connection(sock=ours)
+            child = cls(process, *await asyncio.open_connection(sock=ours))
             unless_started.pop_all()
         child.send([spec])
         return child

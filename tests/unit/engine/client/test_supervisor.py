@@ -275,8 +275,7 @@ class Ending:
 async def test_waiting_for_a_child_can_be_given_up_also_as_it_ends(turns: int) -> None:
     process, (ours, theirs) = Ending(), socket.socketpair()
     with theirs:
-        child = ChildProcess(process, ours)  # type: ignore[arg-type]
-        child._reader, child._writer = await asyncio.open_connection(sock=ours)
+        child = ChildProcess(process, *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
         stopping = asyncio.create_task(child.stop())
         for _ in range(3):
             await asyncio.sleep(0)
