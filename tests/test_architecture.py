@@ -25,7 +25,7 @@ codex:
 engine:              the modules at its root: ports, messages, costs
 engine.builtin:
 engine.vocab:        engine.builtin
-engine.llama:        engine engine.vocab
+engine.llama:        governor engine engine.vocab
 engine.cache:        engine
 engine.checkpoints:  engine engine.cache
 engine.scheduler:    engine engine.cache engine.checkpoints
