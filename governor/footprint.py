@@ -15,7 +15,7 @@ from governor.model_shape import FootprintError, Layer, ModelShape
 
 CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
 SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may take without flash attention
-SCORED_ROWS = 16  # computed together, however long the pool is
+SCORED_ROWS = 16  # never fewer are computed together, however long the pool is
 STATE_BYTES = 4  # recurrent state is f32
 
 
@@ -76,23 +76,21 @@ def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
     and a quarter as much beside them.
     """
     wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
-    rows = rows_together(shape, plan, cells)
+    rows = plan.ubatch if plan.flash_attention else rows_together(plan.ubatch, shape.heads, padded(cells))
     masked = padded(cells) * (2 if shape.window else 1)
     mask = rows * (2 if plan.flash_attention else 4) * masked
-    scores = 0 if plan.flash_attention else rows * score_bytes(shape, cells) * 5 // 4
+    scores = 0 if plan.flash_attention else rows * score_bytes(shape.heads, padded(cells)) * 5 // 4
     return rows * 4 * wide + mask + scores + plan.sequences * shape.vocabulary * 4
 
 
-def rows_together(shape: ModelShape, plan: KvPlan, cells: int) -> int:
-    """How many rows of a step are computed at once: all of them with flash attention, else as many as SCORE_BYTES hold."""
-    if plan.flash_attention:
-        return plan.ubatch
-    return min(plan.ubatch, max(SCORED_ROWS, SCORE_BYTES // max(1, score_bytes(shape, cells))))
+def rows_together(batch: int, heads: int, cells: int) -> int:
+    """How many rows of a batch are computed at once without flash attention, which holds their scores against all cells."""
+    return min(batch, max(SCORED_ROWS, SCORE_BYTES // max(1, score_bytes(heads, cells))))
 
 
-def score_bytes(shape: ModelShape, cells: int) -> int:
+def score_bytes(heads: int, cells: int) -> int:
     """Of one row against all cells of a pool, f32, in all heads of a layer."""
-    return 4 * shape.heads * padded(cells)
+    return 4 * heads * cells
 
 
 def padded(cells: int) -> int:

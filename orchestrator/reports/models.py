@@ -379,7 +379,7 @@ def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Loading
     if chosen.plan.flash_attention:
         slow = "" if on_gpu else SLOW_ON_CPU
         return choice("model.flash_attention", "on", buffers, slow)
-    rows = rows_together(shape, chosen.plan, cells)
+    rows = rows_together(chosen.plan.ubatch, shape.heads, cells)
     return choice("model.flash_attention", "off", f"{buffers}, {rows} rows of a prompt at a time")
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import llama_cpp as lib
 
-from governor.gguf import Gguf, GgufError, read_gguf
+from governor.footprint import rows_together
+from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
@@ -19,25 +20,12 @@ from orchestrator.engine.model import EngineSpec, default_threads, sample_file, 
 
 TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 ALWAYS, NEVER = 1, 2**31 - 1  # original contexts that every pool exceeds, or none
-KV_TYPES = {
-    "f32": lib.GGML_TYPE_F32,
-    "f16": lib.GGML_TYPE_F16,
-    "bf16": 30,  # the binding does not name it
-    "q8_0": lib.GGML_TYPE_Q8_0,
-    "q5_1": lib.GGML_TYPE_Q5_1,
-    "q5_0": lib.GGML_TYPE_Q5_0,
-    "q4_1": lib.GGML_TYPE_Q4_1,
-    "q4_0": lib.GGML_TYPE_Q4_0,
-}
 SPLIT_MODES = {
     "none": lib.LLAMA_SPLIT_MODE_NONE,
     "layer": lib.LLAMA_SPLIT_MODE_LAYER,
     "row": lib.LLAMA_SPLIT_MODE_ROW,
     "tensor": lib.LLAMA_SPLIT_MODE_TENSOR,
 }
-# Without flash attention the scores of rows computed together are held, f32 in all heads; never fewer rows than these.
-SCORE_BYTES = 64 * 1024 * 1024
-SCORED_ROWS = 16
 
 
 def fingerprint(spec: EngineSpec) -> str:
@@ -84,7 +72,7 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: i
     parameters.n_ctx = -(-cells // 256) * 256
     parameters.n_batch = parameters.n_ubatch = min(spec.batch, parameters.n_ctx)
     if not spec.flash_attention:
-        parameters.n_ubatch = min(parameters.n_batch, rows_together(heads, parameters.n_ctx))
+        parameters.n_ubatch = rows_together(parameters.n_batch, heads, parameters.n_ctx)
     parameters.n_seq_max = sequences
     # Logits are wanted for at most one row a sequence; the default sizes buffers for every row of a batch.
     parameters.n_outputs_max = max(sequences, 64)
@@ -92,18 +80,13 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: i
     parameters.flash_attn_type = (
         lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if spec.flash_attention else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
     )
-    parameters.type_k, parameters.type_v = KV_TYPES[spec.kv_type_k], KV_TYPES[spec.kv_type_v]
+    parameters.type_k, parameters.type_v = BY_NAME[spec.kv_type_k].number, BY_NAME[spec.kv_type_v].number
     parameters.kv_unified = True
     # The small cache of a sliding window runs full while cells are free, because what two sequences share is not recycled.
     parameters.swa_full = True
     parameters.no_perf = True
     parameters.offload_kqv = spec.gpu_layers != 0
     return parameters
-
-
-def rows_together(heads: int, cells: int) -> int:
-    """How many rows are computed at once without flash attention, which holds their scores against all cells."""
-    return max(SCORED_ROWS, SCORE_BYTES // max(1, 4 * heads * cells))
 
 
 def offloaded_layers(spec: EngineSpec, model: object) -> int:
