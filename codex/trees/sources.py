@@ -112,10 +112,11 @@ def resolve(request: LoadSpec, folder: Path) -> CodexSource:
     if any("\0" in one for one in (*request.sources, request.revision or "")):
         raise SourceError("what was named holds a NUL character; no folder, URL or revision does")
     found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - as in `_root`
     for root in found:
-        if root.url is None and root.files is None and not request.globs.include and holds_home(root.path):
+        if home.is_relative_to(root.path) and not (root.url or root.files or request.globs.include):
             raise SourceError(
-                f"{root.path} is your home folder, or holds it: name a folder of code, or say with --include what to load"
+                f"{root.path} is your home folder, or holds it; name a folder of code, or say with --include what to load"
             )
     roots = _with_files_joined(found)
     if len(roots) == 1:
@@ -150,11 +151,6 @@ def _root(source: str, revision: str | None, folder: Path) -> Root:
             "or with --revision a state of its repository"
         )
     return Root("", path, named=as_given)
-
-
-def holds_home(path: Path) -> bool:
-    """Whether `path` (absolute, without links) is the home folder of the daemon's user, or above it."""
-    return Path(os.path.realpath(os.path.expanduser("~"))).is_relative_to(path)  # noqa: PTH111 - as in `_root`
 
 
 def _may_be_gits_own(path: Path) -> bool:

@@ -109,7 +109,7 @@ def test_a_home_folder_is_loaded_only_where_globs_say_what_of_it(
 ) -> None:
     monkeypatch.setenv("HOME", str(project))
     for folder in (project, project.parent, Path("/")):
-        with pytest.raises(SourceError, match="is your home folder, or holds it: name a folder of code"):
+        with pytest.raises(SourceError, match="is your home folder, or holds it; name a folder of code"):
             library.load(request(folder))
     assert library.load(request(project / "src")).files == 2
     assert library.load(request(project, globs=Globs(include=("*.py",)))).files == 2
