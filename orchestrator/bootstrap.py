@@ -23,7 +23,9 @@ from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
+from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexStateStore
+from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
 from orchestrator.model.chat_model import ChatModel
@@ -55,21 +57,41 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
         storage = storage_of(settings, paths, ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget))
     library, floors = storage.library, Floors(host.client)
-    codices = codices_of(settings, paths, host, storage, model_ready, loads, floors)
+    identities = ServingIdentities(IdentityFiles(paths.identities), storage.states, model_ready.identifying)
+    residents = residents_of(settings, host, storage, identities, model_ready, floors)
+    successors = Successors(residents, floors.questions)
+    codices = Codices(residents, successors, library, identities, floors, storage.states, loads.far)
     watchers = CodexWatchers(library, library.settings.watch, codices.changed, on=settings.codex.watch)
-    upkeep = ArchiveUpkeep(library, archive, codices.disk, meaning.filling.wanted)
+    upkeep = ArchiveUpkeep(library, archive, residents.disk, meaning.filling.wanted)
     freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    searcher = searcher_of(meaning, archive, library, codices, upkeep, freshness)
+    # What each kind of search may not have seen is said with the hits.
+    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
+    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
+    searcher = ArchiveSearch(meaning.search, near, residents.digests, read, blind, upkeep.begin, freshness.outdated)
     answerer = cache(partial(answerer_of, searcher, model_ready))
-    loader = loader_of(host, storage, codices, loads, floors, watchers, upkeep, reports, model_ready)
+    loader = CodexLoader(
+        library,
+        residents,
+        codices,
+        loads,
+        floors,
+        storage.states,
+        host.machine,
+        host.client,
+        watchers,
+        upkeep,
+        reports,
+        model_ready,
+    )
     return Program(
         answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
-        about=about_of(paths, host, registry, codices, floors),
+        about=about_of(paths, host, registry, residents, floors),
         library=library,
         states=storage.states,
         loads=loads,
         loader=loader,
+        residents=residents,
         loaded_codices=codices,
         reports=reports,
         searcher=searcher,
@@ -113,66 +135,29 @@ def storage_of(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Sto
     )
 
 
-def codices_of(
+def residents_of(
     settings: Settings,
-    paths: Paths,
     host: Host,
     storage: Storage,
+    identities: ServingIdentities,
     model_ready: AwaitedModel,
-    loads: Loads,
     floors: Floors,
-) -> Codices:
+) -> ResidentCodices:
     coverage, forced = settings.for_coverage(), settings.strategy.tier
-    return Codices(
+    builder = CodexBuilder(
         storage.library,
-        CodexBuilder(
-            storage.library,
-            model_ready.now,
-            coverage,
-            time.monotonic,
-            storage.outlines,
-            storage.states,
-            storage.indexer.chunks,
-        ),
-        ServingIdentities(IdentityFiles(paths.identities), storage.states, model_ready.identifying),
-        host.machine,
-        floors,
+        model_ready.now,
+        coverage,
+        time.monotonic,
+        storage.outlines,
         storage.states,
-        loads.far,
-        None if forced == "auto" else coverage_named(forced),
-        host.governor.pressure,
+        storage.indexer.chunks,
     )
-
-
-def loader_of(
-    host: Host,
-    storage: Storage,
-    codices: Codices,
-    loads: Loads,
-    floors: Floors,
-    watchers: CodexWatchers,
-    upkeep: ArchiveUpkeep,
-    reports: CodexReports,
-    model_ready: AwaitedModel,
-) -> CodexLoader:
-    library, states = storage.library, storage.states
-    return CodexLoader(
-        library, codices, loads, floors, states, host.machine, host.client, watchers, upkeep, reports, model_ready
+    forced_coverage = None if forced == "auto" else coverage_named(forced)
+    pressure = host.governor.pressure
+    return ResidentCodices(
+        storage.library, builder, identities, host.machine, floors, storage.states, forced_coverage, pressure
     )
-
-
-def searcher_of(
-    meaning: Meaning,
-    archive: Archive,
-    library: Library,
-    codices: Codices,
-    upkeep: ArchiveUpkeep,
-    freshness: FreshnessGauge,
-) -> ArchiveSearch:
-    """Searches by words and by meaning; what each may not have seen is said with the hits."""
-    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
-    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
-    return ArchiveSearch(meaning.search, near, codices.digests, read, blind, upkeep.begin, freshness.outdated)
 
 
 def answers_of(
@@ -217,7 +202,7 @@ def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer
     return Answerer(SearchArchive(searcher, model_ready))
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, codices: Codices, floors: Floors) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, residents: ResidentCodices, floors: Floors) -> About:
     return About(
         host.model,
         host.machine,
@@ -226,7 +211,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: Codices, flo
         host.offload,
         host.governor,
         VERSION,
-        partial(prefill_of, codices, floors),
+        partial(prefill_of, residents, floors),
         registry.failures,
     )
 

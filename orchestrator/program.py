@@ -18,6 +18,7 @@ from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
+from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
@@ -99,6 +100,7 @@ class Program:
     states: CodexStateStore
     loads: Loads
     loader: CodexLoader
+    residents: ResidentCodices
     loaded_codices: Codices
     reports: CodexReports
     searcher: ArchiveSearch
@@ -215,7 +217,7 @@ class Program:
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
         del principal
-        if self.loads.find(name) is None and await self.loaded_codices.halt(name):
+        if self.loads.find(name) is None and await self.residents.halt(name):
             return Cancelled(cancelled=name, what="floor")
         await self.loads.cancel(name)
         return Cancelled(cancelled=name, what="load")
@@ -231,7 +233,7 @@ class Program:
         del principal
         with translated():
             codices = await asyncio.to_thread(self.library.catalog.codices)
-        states = [(codex, self.loaded_codices.get(codex.name)) for codex in codices]
+        states = [(codex, self.residents.get(codex.name)) for codex in codices]
         return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
@@ -241,7 +243,7 @@ class Program:
         if codex.newest is None:
             raise refusal(codex, self.loads.far(name))
         await asyncio.shield(self.model_ready())
-        state = self.loaded_codices.get(name)  # one that waits for its new generation is reported as it is
+        state = self.residents.get(name)  # one that waits for its new generation is reported as it is
         return self.codex_report(state or await self.loaded_codices.ensure_built(name))
 
     async def drop(self, principal: Principal, name: str) -> None:
@@ -269,7 +271,7 @@ class Program:
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
-        state = self.loaded_codices.get(name)
+        state = self.residents.get(name)
         if state is not None:
             return state.now().state.branch
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch

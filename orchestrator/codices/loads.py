@@ -39,6 +39,7 @@ from orchestrator.codices.coverages import surveyed
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.report import CodexReports, progress_event, tokens_of
+from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.errors import (
@@ -70,6 +71,7 @@ class CodexLoader:
     """`model_ready` gives a future that is done when the chat model is."""
 
     library: Library
+    residents: ResidentCodices
     codices: Codices
     loads: "Loads"
     floors: Floors
@@ -138,7 +140,7 @@ class CodexLoader:
     async def _loaded(self, wanted: LoadSpec, request: LoadBody, load: "RunningLoad") -> CodexState:
         """Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = load.name
-        async with load.holding(self.codices.disk(name)):
+        async with load.holding(self.residents.disk(name)):
             await load.in_thread(self._read(wanted, load))
         load.check()
         await asyncio.to_thread(self.store.wish, name, request.tier, request.watch)
@@ -148,7 +150,7 @@ class CodexLoader:
         self.watchers.follow(name, (await asyncio.to_thread(self.store.wishes, name)).watch)
         if request.wait:
             await load.unless_cancelled(self._floor(load))
-        return self.codices.get(name) or state
+        return self.residents.get(name) or state
 
     async def _read(self, wanted: LoadSpec, load: "RunningLoad") -> LoadResult:
         report = load.report_of_thread()
@@ -165,7 +167,7 @@ class CodexLoader:
         load, the settings or the codex ask for gives way, with a notice."""
         strict = tier not in (None, "auto")
         try:
-            return await self.codices.build(name, load.report_of_thread(load.check), strict=strict, release=False)
+            return await self.residents.build(name, load.report_of_thread(load.check), strict=strict, release=False)
         except (OverBudget, InvalidRequest) as fault:
             fault.hint = "; or ".join(filter(None, (fault.hint, "load it without --tier, or with --tier auto")))
             raise
@@ -185,7 +187,7 @@ class CodexLoader:
         return LoreError(f"the load was cancelled: {was.name} is as it was before")
 
     async def _go_back(self, was: StateBeforeLoad) -> None:
-        await self.codices.go_back(was)
+        await self.residents.go_back(was)
         if was.number is not None:
             self.watchers.follow(was.name, was.wishes.watch)
 

@@ -12,8 +12,8 @@ from governor.offload import Offload
 from governor.readings import SensorSnapshot as Sensed
 from governor.readings import memory_of
 from governor.settings import GovernorSettings, size
-from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import Floors
+from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
@@ -204,7 +204,7 @@ def sensors_report(snapshot: Sensed) -> SensorsReport:
     return SensorsReport(gpus=tuple(gpus), host=HostSensors.of(snapshot.host))
 
 
-def prefill_of(codices: Codices, floors: Floors, floor: str) -> PrefillReport | None:
+def prefill_of(codices: ResidentCodices, floors: Floors, floor: str) -> PrefillReport | None:
     """None where nothing is computed: a floor without a name. Tokens are known of a codex's own prefill alone."""
     if not floor:
         return None

@@ -35,7 +35,7 @@ async def program(home, model, *, held=False, spoilt=False):
     made = bootstrap.build(settings, paths, host_of(settings, paths), exchange=no_other_model)
     if spoilt:
         model.write_bytes(model.read_bytes()[:1000])
-    lock = made.loaded_codices.disk("vaults")
+    lock = made.residents.disk("vaults")
     if held:
         await lock.acquire()
     await made.start()

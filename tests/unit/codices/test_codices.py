@@ -13,7 +13,9 @@ from formatters.context import CodexView
 from governor.settings import PressureSettings
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.codices.successors import Successors
 from orchestrator.errors import LoadInProgress
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
@@ -92,10 +94,13 @@ class House:
         machine = SimpleNamespace(
             outlook=SimpleNamespace(budget=1), room=lambda _: ROOM, levels=SimpleNamespace(memory="calm")
         )
+        self.residents = ResidentCodices(
+            self.library, self.builder, identities, machine, self.floors, self.store, None, PressureSettings()
+        )
+        successors = Successors(self.residents, self.floors.questions, idle_s=3_600)
         self.codices = Codices(
-            self.library, self.builder, identities, machine, self.floors, self.store,
-            lambda name: None, None, PressureSettings(), idle_s=3_600,
-        )  # fmt: skip
+            self.residents, successors, self.library, identities, self.floors, self.store, lambda name: None
+        )
 
     def write(self, text):
         fill(self.root, {"a.py": text})
@@ -105,7 +110,7 @@ class House:
 
     def answers_from(self):
         """The text of `a.py` that a search may show."""
-        return self.library.catalog.document_by_digest("a.py", self.codices.digests("code", ["a.py"])["a.py"]).text
+        return self.library.catalog.document_by_digest("a.py", self.residents.digests("code", ["a.py"])["a.py"]).text
 
 
 @pytest.fixture
@@ -120,7 +125,7 @@ async def house(tmp_path):
 
 async def test_a_codex_answers_from_its_generation_and_log_whatever_a_load_has_read_since(house):
     assert house.answers_from() == "a = 1\n", "it is not built yet"
-    await house.codices.build("code")
+    await house.residents.build("code")
     house.write("a = 22\n")
     await house.codices.changed("code")
     assert house.answers_from() == "a = 22\n"
@@ -128,33 +133,33 @@ async def test_a_codex_answers_from_its_generation_and_log_whatever_a_load_has_r
     house.write("a = 333\n")
     house.load()
     assert house.answers_from() == "a = 22\n"
-    await house.codices.build("code", release=False)
+    await house.residents.build("code", release=False)
     assert house.answers_from() == "a = 333\n"
-    await house.codices.go_back(was)
+    await house.residents.go_back(was)
     assert house.answers_from() == "a = 22\n"
-    assert house.codices.digests("code", ["gone.py"]) == {}
+    assert house.residents.digests("code", ["gone.py"]) == {}
 
 
 async def test_behind_a_cancelled_load_a_floor_that_nobody_can_ask_on_is_not_computed(house):
-    await house.codices.build("code")
+    await house.residents.build("code")
     was = await house.codices.load_began("code")
     house.builder.log_tokens = 501  # with its log the codex takes more than there is
     house.write("a = 22\n")
     await house.codices.changed("code")
     house.load()
-    await house.codices.build("code", release=False)
+    await house.residents.build("code", release=False)
     assert house.floors.progress("code") is not None
-    await house.codices.go_back(was)
-    assert house.codices.get("code").amended == 501
+    await house.residents.go_back(was)
+    assert house.residents.get("code").amended == 501
     assert house.floors.progress("code") is None
 
 
 async def test_a_generation_that_moved_while_another_load_has_its_files_follows_the_disk_behind_it(house, monkeypatch):
-    monkeypatch.setattr("orchestrator.codices.codices.SOON_S", 0.0)
-    await house.codices.build("code")
+    monkeypatch.setattr("orchestrator.codices.resident.AGAIN_S", 0.0)
+    await house.residents.build("code")
     house.write("a = 22\n")
     house.load()
-    made = await house.codices.prepare("code", SimpleNamespace(coverage="", files="a long log"))
+    made = await house.residents.prepare("code", SimpleNamespace(coverage="", files="a long log"))
     house.builder.busy = 2
-    await house.codices.commit(made)
-    assert (house.builder.followed, house.codices.get("code").generation.number) == ([2], 2)
+    await house.residents.commit(made)
+    assert (house.builder.followed, house.residents.get("code").generation.number) == ([2], 2)

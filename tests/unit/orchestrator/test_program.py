@@ -44,7 +44,7 @@ def program(make_chat_model: Any) -> Program:
     return Program(
         client=client,
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
-        loaded_codices=codices, library=library, states=none, loads=none, reports=none,
+        residents=none, loaded_codices=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
         import_agent=lambda: None, exchange=none,
