@@ -16,7 +16,7 @@ from formatters.blocks import (
     Role,
     TemplateRefused,
 )
-from formatters.context import ArtifactInjector, Formatter, PromptTemplate, TurnContext
+from formatters.context import ArtifactInjector, TurnContext
 
 __all__ = [
     "FLOOR",
@@ -25,12 +25,10 @@ __all__ = [
     "Block",
     "BlockKind",
     "BrokenFormatter",
-    "Formatter",
     "FormatterError",
     "InvalidPrompt",
     "Item",
     "Prompt",
-    "PromptTemplate",
     "Role",
     "TemplateRefused",
     "TurnContext",

@@ -1,10 +1,10 @@
-"""The turn's typed context, which is all that formatters and tools may know; and the two kinds of formatter.
+"""The turn's typed context, which is all that formatters and tools may know; and what a plug-in is.
 
 The context is one frozen, validated value, made once per turn and passed as `ctx.deps`. It holds values and no handles: no
 connection, clock or engine. Levels are words, because a number left of State would change the prefix with every reading.
 
-    prompt template     writes a whole block; there is one per block, chosen by name.
-    artifact injector   adds items to a block after the template's; all that are installed are used.
+Each block has one built-in writer (`formatters.writers`). An artifact injector adds items to a block after the writer's;
+all that are installed are used.
 
 Laws of formatters, held by `formatters.testing`:
  1. Pure: the same context gives the same items, in any process, on any day. No clock, no sensor, no randomness, no I/O.
@@ -16,7 +16,7 @@ Laws of formatters, held by `formatters.testing`:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -198,19 +198,6 @@ class Turning:
 
 
 @runtime_checkable
-class PromptTemplate(Protocol):
-    """Writes one block from nothing but the turn's context, which is `ctx.deps`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def block(self) -> BlockKind: ...
-    def write(self, ctx: Turning, /) -> Iterable[Item]:
-        """All items of the block, in any order: their keys order them. May raise anything; see `registry.write_prompt`."""
-        ...
-
-
-@runtime_checkable
 class ArtifactInjector(Protocol):
     """Adds items to one block; any but Query, which is the user's own words.
 
@@ -223,8 +210,5 @@ class ArtifactInjector(Protocol):
     @property
     def block(self) -> BlockKind: ...
     def inject(self, ctx: Turning, /) -> Iterable[Item]:
-        """Items to add, possibly none. May raise anything; see `registry.write_prompt`."""
+        """Items to add, possibly none, in any order: their keys order them. May raise anything."""
         ...
-
-
-Formatter: TypeAlias = PromptTemplate | ArtifactInjector

@@ -13,16 +13,15 @@ from collections.abc import Iterable
 from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item
 from formatters.context import (
     AmendmentView,
+    ArtifactInjector,
     AttachmentView,
     CodexPiece,
     CodexView,
     EnvironmentView,
     Evidence,
-    Formatter,
     IdentityView,
     KarmaEntry,
     KarmaView,
-    PromptTemplate,
     SigilView,
     StateView,
     ToolView,
@@ -31,7 +30,9 @@ from formatters.context import (
     TurnView,
 )
 from formatters.registry import builtin, register, write_prompt
+from formatters.writers import BlockWriter
 
+Formatter = BlockWriter | ArtifactInjector
 _LEFT_OF_STATE = ORDER[: ORDER.index(BlockKind.STATE)]
 
 
@@ -59,7 +60,7 @@ def makes_whole_items(formatter: Formatter, context: TurnContext) -> None:
     items = items_of(formatter, context)
     assert all(isinstance(item, Item) for item in items), f"{formatter.name} must give items, and nothing else"
     Block(formatter.block, items)
-    if not isinstance(formatter, PromptTemplate):
+    if isinstance(formatter, ArtifactInjector):
         spoken = [item.key for item in items if item.role]
         assert not spoken, f"{formatter.name} is an injector, whose items have no role, but these have one: {spoken}"
 
@@ -99,17 +100,17 @@ def keeps_a_turn_when_it_closes(formatter: Formatter, context: TurnContext) -> N
 
 def takes_its_place_among_the_others(formatter: Formatter, context: TurnContext) -> None:
     """A prompt with this formatter in it is a prompt, and reports no failure."""
-    if builtin().holder(formatter.name) is not None:
-        prompt = write_prompt(run_context(context), builtin())
-    else:
-        prompt = write_prompt(run_context(context), register(builtin(), formatter, "the one under test"))
+    registry = builtin()
+    if isinstance(formatter, ArtifactInjector):
+        registry = register(registry, formatter, "the one under test")
+    prompt = write_prompt(run_context(context), registry)
     assert not prompt.failures, prompt.failures[0]
 
 
 def items_of(formatter: Formatter, context: TurnContext) -> tuple[Item, ...]:
     """What the formatter makes of a context, as it made it."""
     ctx = run_context(context)
-    return tuple(formatter.write(ctx) if isinstance(formatter, PromptTemplate) else formatter.inject(ctx))
+    return tuple(formatter.inject(ctx) if isinstance(formatter, ArtifactInjector) else formatter.write(ctx))
 
 
 def run_context(context: TurnContext) -> Turning:

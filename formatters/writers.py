@@ -1,4 +1,4 @@
-"""The built-in writers of the six blocks. Each is a prompt template (`formatters.context`) and obeys its laws.
+"""The built-in writers of the six blocks. Each obeys the laws of formatters (`formatters.context`).
 
 Identity     Its text, then the tools in our own rendering. The chat template's own list of tools is not used: in most
              templates it lands right of the codex. The list is a superset that is the same for every sigil, so that
@@ -22,7 +22,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from formatters.blocks import BlockKind, Item, Role
 from formatters.context import (
@@ -48,6 +48,16 @@ _HOW_TO_CALL = (
     f'{CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE}\n'
     "Its result comes back as the next message. Tools at hand, with the JSON schema of their arguments:\n"
 )
+
+
+class BlockWriter(Protocol):
+    """Writes one block from nothing but the turn's context, which is `ctx.deps`: all its items, in any order."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def block(self) -> BlockKind: ...
+    def write(self, ctx: Turning, /) -> tuple[Item, ...]: ...
 
 
 class IdentityWriter:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from formatters.blocks import BlockKind
-from formatters.registry import Registry, builtin, discover, write_prompt
+from formatters.registry import Registry, discover, write_prompt
 from formatters.testing import check_formatter, run_context, samples
 
 SAMPLE = Path(__file__).parent / "sample"
@@ -81,27 +81,17 @@ def test_an_installed_injector_takes_part_and_is_named(installed: None) -> None:
     assert prompt.failures == ()
 
 
-def test_an_installed_template_writes_its_block_only_when_it_is_chosen(installed: None) -> None:
-    usual = write_prompt(RICH, discover())
-    chosen = write_prompt(RICH, discover({BlockKind.IDENTITY: "terse"}))
-    assert usual[BlockKind.IDENTITY] == write_prompt(RICH, builtin())[BlockKind.IDENTITY]
-    assert chosen[BlockKind.IDENTITY].text == "You are keeper. Be terse.\n\n"
-    assert chosen.blocks[1:] == usual.blocks[1:]
-
-
 def test_an_entry_that_leads_nowhere_is_reported_and_the_others_work(installed: None) -> None:
     registry = discover()
     assert of_the_sample(registry) == ["moved_away"]
-    assert {"house-rules", "terse"} <= {*registry.injectors, *registry.templates}
+    assert "house-rules" in registry.injectors
 
 
-def test_the_samples_formatters_keep_the_laws(installed: None) -> None:
-    registry = discover()
-    check_formatter(registry.injectors["house-rules"].formatter)
-    check_formatter(registry.templates["terse"].formatter)
+def test_the_samples_formatter_keeps_the_laws(installed: None) -> None:
+    check_formatter(discover().injectors["house-rules"].injector)
 
 
 def test_without_the_package_nothing_of_it_is_there() -> None:
     registry = discover()
-    assert registry.holder("house-rules") is None
+    assert "house-rules" not in registry.injectors
     assert of_the_sample(registry) == []

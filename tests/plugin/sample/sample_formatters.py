@@ -1,4 +1,4 @@
-"""Two formatters as a third party writes them: an injector and a template. It imports `formatters` and nothing else."""
+"""A formatter as a third party writes it. It imports `formatters` and nothing else."""
 
 from collections.abc import Iterator
 
@@ -17,16 +17,3 @@ class HouseRules:
         rule = RULES.get(ctx.deps.environment.branch)
         if rule is not None:
             yield Item(key="1", text=f"House rule: {rule}\n\n", source="house-rules")
-
-
-class Terse:
-    """Writes Identity in one line, whoever is asked."""
-
-    name = "terse"
-    block = BlockKind.IDENTITY
-
-    def write(self, ctx, /) -> tuple[Item, ...]:
-        return (Item(key="1", text=f"You are {ctx.deps.identity.name}. Be terse.\n\n", source="terse"),)
-
-
-terse = Terse()

@@ -29,19 +29,13 @@ class Weather:
 
 @dataclass(frozen=True)
 class Pirate:
+    """It would write a whole block."""
+
     name: str = "pirate"
     block: object = BlockKind.IDENTITY
-    items: object = (Item("1", "Arr.\n"),)
 
     def write(self, ctx: object) -> Iterable[Item]:
-        if isinstance(self.items, Exception):
-            raise self.items
-        return self.items  # type: ignore[return-value]
-
-
-class Both(Weather):
-    def write(self, ctx: object) -> Iterable[Item]:
-        return ()
+        return (Item("1", "Arr.\n"),)
 
 
 def entry(value: str, name: str = "sample") -> EntryPoint:
@@ -74,11 +68,11 @@ def test_two_injectors_stand_by_name_whatever_order_they_were_registered_in() ->
     ("formatter", "why"),
     [
         (object(), "no formatter"),
+        (Pirate(), r"needs name, block and inject\(ctx\)"),
         (Weather(name="codex"), "in use by one of lorekeep"),
         (Weather(name="Not A Name"), "lower-case"),
         (Weather(block="floor"), "no block 'floor'; the blocks are identity"),
         (Weather(block=BlockKind.QUERY), "user's own words"),
-        (Both(name="both"), "both write and inject"),
     ],
 )
 def test_what_cannot_be_registered_is_refused_with_the_name_of_its_distribution(formatter: object, why: str) -> None:
@@ -106,51 +100,23 @@ def test_an_injector_that_fails_is_left_out_and_named(items: object, why: str) -
     assert why in str(failure)
 
 
-def test_a_template_writes_its_block_only_when_it_is_chosen() -> None:
-    taken = register(builtin(), Pirate(), "acme")
-    assert write_prompt(RICH, taken) == write_prompt(RICH, builtin())
-
-
-def test_a_chosen_template_takes_the_block_and_a_failing_one_gives_it_back() -> None:
-    chosen = {BlockKind.IDENTITY: "pirate"}
-    registry = register(builtin(), Pirate(), "acme")
-    speaking = write_prompt(RICH, type(registry)(registry.templates, chosen=chosen))
-    assert speaking[BlockKind.IDENTITY].text == "Arr.\n"
-    registry = register(builtin(), Pirate(items=ValueError("lost the map")), "acme")
-    failing = write_prompt(RICH, type(registry)(registry.templates, chosen=chosen))
-    assert failing == write_prompt(RICH, builtin())
-    assert "lost the map" in str(failing.failures[0])
-
-
-def test_a_template_of_state_must_hold_every_turn() -> None:
-    registry = register(builtin(), Pirate(block=BlockKind.STATE), "acme")
-    prompt = write_prompt(RICH, type(registry)(registry.templates, chosen={BlockKind.STATE: "pirate"}))
-    assert "every turn" in str(prompt.failures[0])
-    assert prompt.turns == (Role.USER, Role.ASSISTANT)
+def test_an_injector_that_breaks_the_order_of_turns_is_left_out_and_named() -> None:
+    late = Weather(block=BlockKind.STATE, items=(Item("1", "late\n", turn=99),))
+    prompt = write_prompt(RICH, register(builtin(), late, "acme-weather"))
+    assert prompt == write_prompt(RICH, builtin())
+    assert "comes after the words of turn" in str(prompt.failures[0])
 
 
 def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     entries = [
-        entry("formatters.writers:KarmaWriter", "twice"),
+        entry("formatters.writers:KarmaWriter", "writes_a_whole_block"),
         entry("no_such_module:thing", "gone"),
         entry("formatters.writers:NoSuchName", "misspelt"),
         entry("json:dumps", "not_a_formatter"),
     ]
     registry = discover(entries=entries)
-    assert registry.templates.keys() == builtin().templates.keys()
+    assert not registry.injectors
     told = sorted(str(failure) for failure in registry.failures)
     assert len(told) == 4
     assert "ModuleNotFoundError" in "".join(told)
-    assert "the name is in use" in "".join(told)
-
-
-def test_a_choice_that_cannot_be_had_falls_back_on_the_builtin_and_says_so() -> None:
-    registry = discover({BlockKind.KARMA: "nobody", BlockKind.STATE: "karma"}, entries=())
-    assert dict(registry.chosen) == {}
-    assert [failure.distribution for failure in registry.failures] == ["configuration", "lorekeepd"]
-
-
-def test_choosing_the_builtin_by_its_own_name_is_no_fault() -> None:
-    registry = discover({BlockKind.KARMA: "karma"}, entries=())
-    assert registry.failures == ()
-    assert write_prompt(RICH, registry) == write_prompt(RICH, builtin())
+    assert "this is no formatter" in "".join(told)

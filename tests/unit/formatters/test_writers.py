@@ -44,7 +44,7 @@ def prompt(**parts: object) -> Prompt:
 
 @pytest.mark.parametrize("kind", ORDER)
 def test_every_builtin_writer_keeps_the_laws(kind: BlockKind) -> None:
-    check_formatter(builtin().templates[kind].formatter)
+    check_formatter(builtin().writers[kind])
 
 
 def test_identity_is_the_persona_then_the_tools_by_name_with_sorted_keys() -> None:
