@@ -47,8 +47,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
 
-UNDATED = datetime.date(2024, 7, 26)
-"""The date in templates of the Llama 3 family when none is passed."""
+UNDATED = datetime.datetime(2024, 7, 26)
+"""The date in templates of the Llama 3 family when none is passed. Today's would make a new floor each day."""
 
 PLAIN = (
     "{% for message in messages %}"
@@ -116,14 +116,12 @@ class ChatTemplate:
     """A chat template with the tokens it may name.
 
     bos, eos: their texts. add_bos: the model needs bos first; it is added unless the template writes it.
-    today:    the date for a template that reads it; it is part of the floor, and another date is another floor.
     """
 
     source: str
     bos: str = ""
     eos: str = ""
     add_bos: bool = False
-    today: datetime.date = UNDATED
 
     def layout(
         self, turns: Sequence[Role] = (), *, running: Sequence[Role] = (), way: Way = Way.SYSTEM, think: bool = True
@@ -136,13 +134,6 @@ class ChatTemplate:
         layout = self._cached_layout if len(turns) + len(running) <= KEPT_TURNS else self._layout
         return layout(tuple(turns), tuple(running), way, think)
 
-    def reference(self, prompt: Prompt, *, way: Way = Way.SYSTEM, think: bool = True) -> str:
-        """The whole prompt as the template itself would write it, contents and all: the oracle for `joined`."""
-        layouts = conversation(prompt.turns, prompt.running, way)
-        return self._render(
-            layouts, lambda slot: "".join(item.text for item in prompt.at(slot.block, slot.index)), way, think
-        )
-
     @cached_property
     def _cached_layout(self) -> Callable[[tuple[Role, ...], tuple[Role, ...], Way, bool], tuple[Piece, ...]]:
         return lru_cache(maxsize=512)(self._layout)
@@ -150,12 +141,12 @@ class ChatTemplate:
     def _layout(self, turns: tuple[Role, ...], running: tuple[Role, ...], way: Way, think: bool) -> tuple[Piece, ...]:
         layouts = conversation(turns, running, way)
         marks = _Marks(part for one in layouts for part in one.parts if isinstance(part, Slot))
-        pieces = tuple(marks.cut(self._render(layouts, marks.of, way, think)))
+        messages = [{"role": one.role, "content": "".join(map(marks.of, one.parts))} for one in layouts]
+        pieces = tuple(marks.cut(self._render(messages, way, think)))
         pieces = _parted(pieces, lambda slot: speaker(slot, turns, running))
         return _begun(pieces, self.bos) if self.add_bos else pieces
 
-    def _render(self, layouts: Sequence[MessageLayout], text_of: Callable[[Slot], str], way: Way, think: bool) -> str:
-        messages = [{"role": one.role, "content": _content(one, text_of)} for one in layouts]
+    def _render(self, messages: Sequence[Message], way: Way, think: bool) -> str:
         variables: dict[str, object] = {"bos_token": self.bos, "eos_token": self.eos}
         if not think:
             variables |= {"enable_thinking": False, "thinking": False}  # the two names that templates know
@@ -165,11 +156,11 @@ class ChatTemplate:
     def _compiled(self) -> Template:
         if not self.source.strip():
             raise TemplateRefused("the model carries no chat template")
-        return compiled(self.source, self.today)
+        return compiled(self.source)
 
     @cached_property
     def _plain(self) -> Template:
-        return compiled(PLAIN, self.today)
+        return compiled(PLAIN)
 
 
 @dataclass(frozen=True)
@@ -202,10 +193,6 @@ def joined(layout: Iterable[Piece], prompt: Prompt) -> str:
     return "".join(part.text for part in parts(layout, prompt))
 
 
-def _content(message: MessageLayout, text_of: Callable[[Slot], str]) -> str:
-    return "".join(part if isinstance(part, str) else text_of(part) for part in message.parts)
-
-
 class _Marks:
     """A sentinel for each slot, and the cut of a text at them: one pass over it, however many there are."""
 
@@ -216,8 +203,9 @@ class _Marks:
         # template that does so would change code, and is refused. Random, so that no text contains it.
         self._head, self._end = f"Q{secrets.token_hex(12)}\"<&'\\\n", "Q"
 
-    def of(self, slot: Slot) -> str:
-        return f"{self._head}{self._places[slot]:08x}{self._end}"
+    def of(self, part: Slot | str) -> str:
+        """A slot's sentinel; fixed text is itself."""
+        return part if isinstance(part, str) else f"{self._head}{self._places[part]:08x}{self._end}"
 
     def cut(self, text: str) -> Iterator[Piece]:
         """The text around the sentinels; each must occur once, and in order. Raises TemplateRefused."""
@@ -271,14 +259,14 @@ class _Generation(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def compiled(source: str, today: datetime.date) -> Template:
-    """The template, ready to run. `today`: the date that it reads. Raises TemplateRefused."""
+def compiled(source: str) -> Template:
+    """The template, ready to run. Raises TemplateRefused."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
     )
     environment.filters["tojson"] = _tojson
     environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _clock(today)
+    environment.globals["strftime_now"] = UNDATED.strftime
     try:
         return environment.from_string(source)
     except _FAULTS as fault:
@@ -300,13 +288,6 @@ def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None
 
 def _raise_exception(message: str) -> NoReturn:
     raise TemplateError(message)
-
-
-def _clock(today: datetime.date) -> Callable[[str], str]:
-    def strftime_now(pattern: str) -> str:
-        return datetime.datetime.combine(today, datetime.time()).strftime(pattern)
-
-    return strftime_now
 
 
 # -- which slot is in which message

@@ -11,8 +11,7 @@ Amendments of the codex and files of the user outlive the turn that they came wi
 The claims of a prompt on its budget, and what each of them is in the turn's context:
 
     floor                     one claim, never cut: a question never changes the floor
-    Environment, template     instructions
-    Karma                     a memory for each entry, last ones first; constraints, pinned and verbatim ones stay
+    Environment, template     instructions, as is Karma
     State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
     State, this turn          evidence, lowest rank first; attachments and amendments are pinned
     Query                     pinned, with what the running turn added since
@@ -20,7 +19,6 @@ The claims of a prompt on its budget, and what each of them is in the turn's con
 Tokens are exact: together they are those of the prompt. Knows no engine.
 """
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
@@ -28,7 +26,7 @@ from enum import Enum
 from typing import TypeVar
 
 from formatters.blocks import FLOOR, BlockKind, Item, Role
-from formatters.context import AmendmentView, AttachmentView, Evidence, KarmaView, StateView, TurnContext, TurnView
+from formatters.context import AmendmentView, AttachmentView, Evidence, StateView, TurnContext, TurnView
 from formatters.template import PromptPart, parts
 from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
@@ -38,8 +36,6 @@ from orchestrator.prompt.evidence import TokenCounter, written
 TRIES = 3  # a shorter context is also written a little differently: the sum is checked on what is really sent
 NAMED_ONE_BY_ONE = 8  # things of one kind; more are named together
 STUB = "(left out to save room; search for it again)"
-CONSTRAINTS = "Active Constraints"
-_ENTRY = re.compile(r"1/\d\d/(?P<heading>.*)/(?P<place>\d{4,})")  # of an entry of `KarmaWriter`
 
 _HasArtifacts = TypeVar("_HasArtifacts", TurnView, StateView)
 
@@ -48,7 +44,6 @@ class SourceKind(Enum):
     """What a claim is in the context, in words for several."""
 
     FIXED = "parts"  # nothing that could be taken away
-    MEMORY = "memories"  # entries under a heading of Karma
     EXCHANGE = "turns"  # questions that are over, with their answers
     EARLIER_EVIDENCE = "passages of earlier turns"
     RESULT = "tool results of earlier turns"
@@ -57,7 +52,7 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True)
 class ClaimSource:
-    """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: a heading."""
+    """`turn`: number of the message in State; `at`: of the exchange or passage; `name`: of what is fixed."""
 
     kind: SourceKind = SourceKind.FIXED
     turn: int = 0
@@ -205,12 +200,9 @@ class _Sorter:
         self._found.setdefault(source, []).append((part.item, count))
 
     def claims(self) -> list[SourcedClaim]:
-        found = enumerate(self._found.items())
-        return [SourcedClaim(self._claim(source, items, order), source) for order, (source, items) in found]
+        return [SourcedClaim(self._claim(source, items), source) for source, items in self._found.items()]
 
     def _source_of(self, block: BlockKind, item: Item) -> ClaimSource:
-        if block is BlockKind.KARMA:
-            return self._memory(item)
         if block is not BlockKind.STATE or item.pinned or item.node == "codex":
             return ClaimSource(turn=item.turn, name=item.source or block.value)
         if item.turn == len(self._state.turns):
@@ -220,14 +212,6 @@ class _Sorter:
         if item.role is None and item.node == "evidence":
             return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.EARLIER_EVIDENCE)
         return self._exchange(item.turn)
-
-    def _memory(self, item: Item) -> ClaimSource:
-        """An entry by its heading and place under it, as its key has them; the heading's own line is fixed."""
-        entry = _ENTRY.fullmatch(item.key)
-        kept = item.pinned or item.verbatim or item.node == "censors"
-        if entry is None or kept or entry["heading"] == CONSTRAINTS:
-            return ClaimSource(name="karma")
-        return ClaimSource(SourceKind.MEMORY, at=int(entry["place"]), name=entry["heading"])
 
     def _fetched(self, item: Item, evidence: Sequence[Evidence], kind: SourceKind) -> ClaimSource:
         """A passage by its rank; the line that introduces passages goes with its turn."""
@@ -243,12 +227,9 @@ class _Sorter:
     def _exchange(self, turn: int) -> ClaimSource:
         return ClaimSource(SourceKind.EXCHANGE, at=self._exchanges[turn])
 
-    def _claim(self, source: ClaimSource, items: list[tuple[Item, int]], order: int) -> Claim:
+    def _claim(self, source: ClaimSource, items: list[tuple[Item, int]]) -> Claim:
         tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
         exchange = self._exchanges[source.turn] if source.turn < len(self._exchanges) else None
-        if source.kind is SourceKind.MEMORY:
-            name = f"memory {source.at + 1} of {source.name}"
-            return Claim(name, ClaimKind.MEMORY, tokens, characters, weight=-order)
         if source.kind is SourceKind.EXCHANGE:
             return Claim(
                 f"turn {source.at + self._first}", ClaimKind.TURN, tokens, characters, weight=source.at, turn=source.at
@@ -305,24 +286,11 @@ def shortened(turn: TurnContext, claims: Iterable[SourcedClaim], settlement: Set
     stubbed = {(source.turn, source.at) for source in cut if source.kind is SourceKind.EARLIER_EVIDENCE}
     results = {source.turn for source in cut if source.kind is SourceKind.RESULT}
     left_out = {source.at for source in cut if source.kind is SourceKind.EVIDENCE}
-    forgotten = {(source.name, source.at) for source in cut if source.kind is SourceKind.MEMORY}
-    state = _shorter_state(turn.state, gone, stubbed, results, left_out)
-    karma = _shorter_karma(turn.karma, forgotten) if forgotten else turn.karma
-    return turn.model_copy(update={"state": state, "karma": karma})
+    return turn.model_copy(update={"state": _shorter_state(turn.state, gone, stubbed, results, left_out)})
 
 
 def _lost(verdict: Verdict) -> bool:
     return verdict.action is not Action.KEEP
-
-
-def _shorter_karma(karma: KarmaView, forgotten: set[tuple[str, int]]) -> KarmaView:
-    under: Counter[str] = Counter()
-    kept = []
-    for entry in karma.entries:
-        if (entry.heading, under[entry.heading]) not in forgotten:
-            kept.append(entry)
-        under[entry.heading] += 1
-    return KarmaView(entries=tuple(kept))
 
 
 def _shorter_state(

@@ -100,7 +100,6 @@ async def test_every_item_claims_as_what_it_is(composed: Composed, turn: TurnCon
         "chat template": ClaimKind.INSTRUCTION,
         "environment": ClaimKind.INSTRUCTION,
         "karma": ClaimKind.INSTRUCTION,
-        "memory 1 of Known Information": ClaimKind.MEMORY,
         "a.py": ClaimKind.INSTRUCTION,
         "turn 1": ClaimKind.TURN,
         "old.py:1-30 of turn 1": ClaimKind.SUPERSEDED,
@@ -137,7 +136,7 @@ async def test_results_and_old_evidence_become_stubs_first(
     assert "old.py:1-30" in result.composed.text
 
 
-async def test_the_order_is_stubs_then_memories_then_oldest_turns_then_evidence(
+async def test_the_order_is_stubs_then_oldest_turns_then_evidence(
     govern: Callable[..., object], turn: TurnContext, composed: Composed
 ) -> None:
     fitting, reasons = composed.assembled.tokens, []
@@ -148,7 +147,7 @@ async def test_the_order_is_stubs_then_memories_then_oldest_turns_then_evidence(
             break
         fitting = result.composed.assembled.tokens
         reasons.append([action.rpartition("(")[2].rstrip(")") for action in result.actions])
-    order = ["superseded tool results", "memories", "older turns", "evidence"]
+    order = ["superseded tool results", "older turns", "evidence"]
     last = reasons[-1]
     assert [reason for reason in order if reason in last] == order
     assert all(set(few) <= set(more) for few, more in pairwise(reasons))
@@ -233,7 +232,7 @@ async def test_news_of_the_codex_and_files_of_the_user_outlive_their_turn(
     assert [one.name for one in first.attachments] == ["log.txt"]
 
 
-async def test_constraints_question_and_floor_are_never_cut(
+async def test_karma_question_and_floor_are_never_cut(
     govern: Callable[..., object], turn: TurnContext, composed: Composed
 ) -> None:
     fitting = composed.assembled.tokens
@@ -245,6 +244,7 @@ async def test_constraints_question_and_floor_are_never_cut(
         fitting = result.composed.assembled.tokens
         assert result.composed.assembled.floor is composed.assembled.floor
         assert "never do" in result.composed.text
+        assert "x is 1" in result.composed.text
         assert "And now?" in result.composed.text
 
 
