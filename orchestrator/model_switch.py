@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from codex.progress import progress_at
@@ -27,6 +27,9 @@ from orchestrator.settings.model import Settings
 from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
 
 log = logging.getLogger("lorekeep")
+Report = Callable[
+    [str, int, int], None
+]  # where a change is, in the shape of a load's progress: phase, done, of how many
 
 LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
 
@@ -70,13 +73,18 @@ class ModelSwitch:
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         reported: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()
-        steps = SwitchSteps(reported.put_nowait)
-        self._work = asyncio.create_task(self._change(setting, steps), name="change of the model")
+
+        def report(phase: str, done: int, total: int) -> None:
+            reported.put_nowait(progress_event(progress_at(phase, done, total, 0.0)))
+
+        self._work = asyncio.create_task(self._change(setting, report), name="change of the model")
         async with aclosing(reported_during(self._work, reported)) as events:
             async for event in events:
                 yield event
         yield ChangedEvent(event="changed", **dict(await self._work))
-        building = asyncio.create_task(self._program.waking.follow(steps.building), name="reporting built codices")
+        # Codices, counted in the new model's tokens. The phase's name is a contract.
+        follow = self._program.waking.follow(partial(report, "raising"))
+        building = asyncio.create_task(follow, name="reporting built codices")
         try:
             async with aclosing(reported_during(building, reported)) as events:
                 async for event in events:
@@ -85,8 +93,8 @@ class ModelSwitch:
             building.cancel()
             await asyncio.gather(building, return_exceptions=True)
 
-    async def _change(self, setting: str, steps: "SwitchSteps") -> ModelChange:
-        steps.checking()
+    async def _change(self, setting: str, report: Report) -> ModelChange:
+        report("checking", 0, 1)
         old, before = self._program, self._settings
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
@@ -95,29 +103,29 @@ class ModelSwitch:
         if loads := old.loads.names():
             raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
         cold = await old.floors()
-        await self._end(old, steps)
-        why = await self._begin(wanted, steps.loading)
+        await self._end(old, report)
+        why = await self._begin(wanted, partial(report, "loading"))
         if why:
-            await self._back(before, why, steps)
+            await self._back(before, why, report)
             raise InvalidRequest(
                 f"{setting} cannot be loaded: {why}",
                 f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
             )
         return ModelChange(model=named(self._program), changed=True, cold=cold)
 
-    async def _end(self, program: Program, steps: "SwitchSteps") -> None:
+    async def _end(self, program: Program, report: Report) -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
         self._gate.close_to_questions()
-        steps.stopping(self._gate.inside)
+        report("stopping", 0, self._gate.inside)  # while so many requests end by themselves
         await self._gate.empty(self._settings.serve.shutdown_grace)
         self._gate.close()
         await program.silence("the model was changed")
         await self._gate.empty(LEAVING_S)
         program.close()
 
-    async def _begin(self, settings: Settings, tell: Callable[[int], None]) -> str:
+    async def _begin(self, settings: Settings, tell: Callable[[int, int], None]) -> str:
         """Why its model cannot be loaded; "" when it is. Questions may come while it is loading; how far it is, is told."""
-        tell(0)
+        tell(0, WHOLE)
         try:
             await self._take(await self._build(settings), settings)
         except LoreError as error:
@@ -126,15 +134,15 @@ class ModelSwitch:
             self._gate.open()
         ready = self._program.model_ready()
         async for percent in arriving(ready, self._program.client):
-            tell(percent)
+            tell(percent, WHOLE)
         fault = ready.exception()
         return "" if fault is None else str(fault)
 
-    async def _back(self, settings: Settings, why: str, steps: "SwitchSteps") -> None:
+    async def _back(self, settings: Settings, why: str, report: Report) -> None:
         log.error("the model was not changed: %s", why)
         if self._settings is not settings:
-            await self._end(self._program, steps)
-        await self._begin(settings, steps.back)
+            await self._end(self._program, report)
+        await self._begin(settings, partial(report, "loading the model before"))
 
     async def _take(self, program: Program, settings: Settings) -> None:
         self._program, self._settings = program, settings
@@ -149,33 +157,6 @@ async def reported_during(
     work.add_done_callback(lambda _: reported.put_nowait(None))
     while (event := await reported.get()) is not None:
         yield event
-
-
-@dataclass(frozen=True)
-class SwitchSteps:
-    """Where a change is, in the shape of a load's progress."""
-
-    report: Callable[[ProgressEvent], None]
-
-    def checking(self) -> None:
-        self._at("checking", 0, 1)
-
-    def stopping(self, answers: int) -> None:
-        """While so many requests end by themselves."""
-        self._at("stopping", 0, answers)
-
-    def loading(self, percent: int) -> None:
-        self._at("loading", percent, WHOLE)
-
-    def back(self, percent: int) -> None:
-        self._at("loading the model before", percent, WHOLE)
-
-    def building(self, done: int, total: int) -> None:
-        """Codices, counted in the new model's tokens. The phase's name is a contract."""
-        self._at("raising", done, total)
-
-    def _at(self, phase: str, done: int, total: int) -> None:
-        self.report(progress_event(progress_at(phase, done, total, 0.0)))
 
 
 def with_model(settings: Settings, setting: str) -> Settings:
