@@ -22,12 +22,14 @@ _BATCH = 16  # texts: about three seconds of a small model on one core, so long 
 class Filled:
     """How far the vectors of a codex are: distinct texts of its chunks, and how many of them are done.
 
-    A text that the model refuses counts as embedded, without a vector: it cannot be found by its meaning.
+    A text that the model refuses counts as embedded, without a vector: it cannot be found by its meaning. `refused`: how
+    many of `embedded` these are, in this run.
     """
 
     codex: str
     texts: int
     embedded: int
+    refused: int = 0
 
     @property
     def complete(self) -> bool:
@@ -70,7 +72,8 @@ def fill(
         made = _embedded(embedder, current, filled)
         if made:
             vectors.add(codex, space, made)
-        filled = Filled(codex, filled.texts, filled.embedded + len(current))
+        refused = filled.refused + len(current) - len(made)
+        filled = Filled(codex, filled.texts, filled.embedded + len(current), refused)
         on_batch(filled)
     vectors.sweep(codex, space, texts.keys())
     return filled

@@ -118,30 +118,6 @@ class Meaning:
 class _Work:
     filled: Filled | None = None
     fault: str = ""
-    refused: int = 0  # of what is done: texts that the model can make nothing of
-
-
-@dataclass
-class _Counting:
-    """An embedder that counts the texts which it refuses."""
-
-    embedder: Embedder
-    refused: int = 0
-
-    @property
-    def name(self) -> str:
-        return self.embedder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self.embedder.dimensions
-
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        try:
-            return self.embedder.embed(texts)
-        except UnembeddableText:
-            self.refused += len(texts) == 1
-            raise
 
 
 class Filling:
@@ -204,9 +180,8 @@ class Filling:
         work = self._work.get(name)
         if self.embedder is None or work is None or work.filled is None:
             return None
-        texts, embedded = work.filled.texts, work.filled.embedded
-        fault = (self.resting() if embedded < texts else "") or work.fault
-        return EmbeddingProgress(texts=texts, embedded=embedded, refused=work.refused, fault=fault)
+        fault = ("" if work.filled.complete else self.resting()) or work.fault
+        return EmbeddingProgress.of(work.filled, fault=fault)
 
     def blind(self, name: str) -> str:
         """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
@@ -275,12 +250,11 @@ class Filling:
     def _fill(self, name: str, embedder: Embedder, work: _Work) -> Filled:
         reports = 0  # the first says what there is; a turn has one batch at least, however long that took
         end = monotonic() + TURN_SECONDS
-        counting = _Counting(embedder)
 
         def on_batch(filled: Filled) -> None:
             nonlocal reports
             reports += 1
-            work.filled, work.refused = filled, counting.refused
+            work.filled = filled
             if filled.complete or reports > 1:
                 work.fault = ""
 
@@ -288,7 +262,7 @@ class Filling:
             over = reports > 1 and bool(self._line) and monotonic() > end
             return over or bool(self.resting()) or self._stopping.is_set() or name not in self._work
 
-        return fill(self.archive, self.vectors, counting, name, on_batch=on_batch, stopped=stopped)
+        return fill(self.archive, self.vectors, embedder, name, on_batch=on_batch, stopped=stopped)
 
 
 # -- the embedder
