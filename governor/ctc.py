@@ -24,11 +24,10 @@ class ClaimKind(StrEnum):
     """What a claim is to the budget."""
 
     FLOOR = "floor"  # identity and codex
-    INSTRUCTION = "instruction"  # environment, censors, whatever is pinned
+    INSTRUCTION = "instruction"  # environment, karma, whatever is pinned
     QUERY = "query"
     SUPERSEDED = "superseded"  # a tool's result that a later one replaced
     TURN = "turn"
-    MEMORY = "memory"  # karma
     EVIDENCE = "evidence"  # retrieved for this question
 
 
@@ -114,7 +113,6 @@ class Sacrifice:
 
 SACRIFICES = (
     Sacrifice("superseded tool results", ClaimKind.SUPERSEDED, stubbed=True),
-    Sacrifice("memories", ClaimKind.MEMORY),
     Sacrifice("older turns", ClaimKind.TURN),
     Sacrifice("evidence", ClaimKind.EVIDENCE),
 )

@@ -14,11 +14,11 @@ def prompt() -> list[Claim]:
     return [
         claim("codex", ClaimKind.FLOOR, 1_000),
         claim("identity", ClaimKind.INSTRUCTION),
-        claim("memory low", ClaimKind.MEMORY, weight=0.2),
-        claim("memory high", ClaimKind.MEMORY, weight=0.9),
         claim("old turn", ClaimKind.TURN, turn=1),
         claim("turn", ClaimKind.TURN, turn=2),
         claim("tool", ClaimKind.SUPERSEDED, turn=2, stub=8),
+        claim("best", ClaimKind.EVIDENCE, weight=0.9),
+        claim("poor", ClaimKind.EVIDENCE, weight=0.2),
         claim("log", ClaimKind.EVIDENCE, weight=0.5),
         claim("query", ClaimKind.QUERY, turn=3),
     ]
@@ -35,8 +35,8 @@ def sizes(settled: Settlement) -> dict[str, int]:
 ALL_KEPT = {
     "codex": 1_000,
     "identity": 100,
-    "memory low": 100,
-    "memory high": 100,
+    "best": 100,
+    "poor": 100,
     "old turn": 0,
     "turn": 100,
     "tool": 100,
@@ -55,7 +55,7 @@ def test_with_room_only_the_turn_beyond_the_depth_goes() -> None:
     ]
 
 
-ORDER = (("tool", 8), ("memory low", 0), ("memory high", 0), ("turn", 0), ("log", 0))
+ORDER = (("tool", 8), ("turn", 0), ("poor", 0), ("log", 0), ("best", 0))
 
 
 def test_one_token_too_many_costs_exactly_the_next_sacrifice_of_the_declared_order() -> None:
