@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,6 @@ from orchestrator.wire import faults
 
 if TYPE_CHECKING:
     from orchestrator.systemd import Unit, UnitPlace
-
-T = TypeVar("T")
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
 User = Annotated[bool, given.option("--user/--system", "your own service, or the machine's")]
@@ -84,38 +82,32 @@ def status(user: User = True, as_json: given.Json = False) -> None:
 
 
 def unit_states(*, user: bool) -> dict[str, str]:
-    """What systemd says of each unit. Raises Failure."""
-    from orchestrator import systemd
+    """What systemd says of each unit."""
+    from orchestrator.systemd import place_of, state
 
-    return on_units(lambda _, place: systemd.state(place), user=user)
+    return state(place_of(os.environ, user=user))
 
 
 def changed(
     action: Callable[["Unit", "UnitPlace"], list[str]], *, user: bool, as_json: bool
 ) -> tuple[list[str], list[str]]:
-    """The units' files, and what systemd could not be told. With `as_json` both are printed, and the command ends."""
-    from orchestrator.systemd import place_of
+    """The units' files, and what systemd could not be told of an action on this installation's units. With `as_json` both
+    are printed, and the command ends. Raises Failure."""
+    from orchestrator.systemd import Unit, carried, place_of
 
-    complaints = on_units(action, user=user)
-    files = [str(file) for file in place_of(os.environ, user=user).files]
+    paths, place, tcp = local.paths(), place_of(os.environ, user=user), bool(local.settings().settings.serve.tcp)
+    writable = (paths.data, paths.state, paths.cache) if user else ()
+    unit = Unit(Path(sys.argv[0]).resolve(), user, writable, tcp, carried(os.environ, paths, user=user))
+    try:
+        complaints = action(unit, place)
+    except OSError as error:
+        hint = "for the system's service, run it as root" if not user else "check the folder's owner"
+        raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error
+    files = [str(file) for file in place.files]
     if as_json:
         result_json({"files": files, "todo": complaints})
         raise typer.Exit(faults.FAILED if complaints else faults.OK)
     return files, complaints
-
-
-def on_units(action: Callable[["Unit", "UnitPlace"], T], *, user: bool) -> T:
-    """What an action on this installation's units gives. Raises Failure."""
-    from orchestrator.systemd import Unit, carried, place_of
-
-    paths, tcp = local.paths(), bool(local.settings().settings.serve.tcp)
-    writable = (paths.data, paths.state, paths.cache) if user else ()
-    unit = Unit(Path(sys.argv[0]).resolve(), user, writable, tcp, carried(os.environ, paths, user=user))
-    try:
-        return action(unit, place_of(os.environ, user=user))
-    except OSError as error:
-        hint = "for the system's service, run it as root" if not user else "check the folder's owner"
-        raise Failure(faults.NOT_PERMITTED, f"{error.filename}: {error.strerror}", hint) from error
 
 
 def complete(complaints: list[str], done: str) -> None:
