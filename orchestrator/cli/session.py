@@ -63,7 +63,7 @@ def fetched(name: str, socket: str | None) -> Any:
 
 
 def turns_page(report: Report) -> str:
-    return "\n\n".join(turn_text(turn) for turn in report["session"]["turns"])
+    return "\n\n".join(f"{turn['role']}: {turn.get('text', '')}".rstrip() for turn in report["session"]["turns"])
 
 
 def markdown(report: Report) -> str:
@@ -71,7 +71,3 @@ def markdown(report: Report) -> str:
     heads = [f"# {session.get('title') or session['name']}", f"Codex: {session.get('codex') or 'none'}"]
     turns = [f"## {turn['role']}\n\n{turn.get('text', '')}".rstrip() for turn in session["turns"]]
     return "\n\n".join([*heads, *turns])
-
-
-def turn_text(turn: Report) -> str:
-    return f"{turn['role']}: {turn.get('text', '')}".rstrip()

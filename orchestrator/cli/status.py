@@ -188,7 +188,8 @@ def files(codex: Report) -> str:
 def cache_page(stats: Report) -> str:
     tokens = stats["tokens"]
     rows = [tier_row(what, stats["tiers"][name]) for name, what in CACHE_TIERS.items()]
-    rows.append(("computed", count(tokens["computed"]), percent(share_left(stats["hit_rate"])), ""))
+    computed = None if stats["hit_rate"] is None else 1 - stats["hit_rate"]
+    rows.append(("computed", count(tokens["computed"]), percent(computed), ""))
     saved = (
         f"{count(tokens['cached'])} of {count(tokens['prompt'])} prompt tokens cached, "
         f"about {duration(stats['saved_ms'] / 1000)} saved (at {stats['ms_per_token']:.2f} ms a token)"
@@ -199,10 +200,6 @@ def cache_page(stats: Report) -> str:
 
 def tier_row(what: str, tier: Report) -> tuple[str, ...]:
     return f"from {what} ({tier['memory']})", count(tier["tokens"]), percent(tier["hit_rate"]), size(tier["bytes"])
-
-
-def share_left(share: float | None) -> float | None:
-    return None if share is None else 1 - share
 
 
 def traffic(stats: Report) -> Iterator[tuple[str, str]]:

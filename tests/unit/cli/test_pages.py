@@ -10,7 +10,7 @@ from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers, plan_page
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
-from orchestrator.cli.session import turn_text
+from orchestrator.cli.session import turns_page
 from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, pools, roots
 from orchestrator.cli.terminal import duration, facts, seconds, size, table
 from orchestrator.wire.places import UNCONFIGURED
@@ -143,8 +143,8 @@ QUEUE = {"running": 1, "waiting": 0}
 
 
 def test_a_turn_without_text_is_shown_as_an_empty_one():
-    assert turn_text({"role": "assistant"}) == "assistant:"
-    assert turn_text({"role": "user", "text": "why?"}) == "user: why?"
+    turns = [{"role": "user", "text": "why?"}, {"role": "assistant"}]
+    assert turns_page({"session": {"turns": turns}}) == "user: why?\n\nassistant:"
 
 
 def test_a_piped_hit_has_the_number_of_the_line_that_it_prints():
