@@ -7,15 +7,16 @@ from contextlib import suppress
 
 import pytest
 from private_daemon import LORE
-from support.house import CODES, ask, codebase, lent, living, question, shown, until
+from support.house import CODES, ask, codebase, lent, living, over_socket, question, shown, until
 from support.refusals import refusal
 from support.small_disk import small_disk
 
 
 def found(house, vault):
     """What a search says of a vault's code; nothing while the archive cannot say."""
-    done = house.lore("search", question(vault), "-n", "3", "--json")
-    return [hit["snippet"] for hit in json.loads(done.stdout)["hits"]] if done.returncode == 0 else []
+    with over_socket(house) as http:
+        answer = http.post("/v1/search", json={"query": question(vault), "codex": "vaults", "n": 3})
+    return [hit["snippet"] for hit in answer.json()["hits"]] if answer.is_success else []
 
 
 def same(size):
@@ -84,31 +85,35 @@ def serve(daemon):
     )
 
 
-def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(new_daemon):
-    nobody = new_daemon().start()
-    assert nobody.lore("load", codebase(nobody.folder / "vaults"), "--tier", "none").returncode == 0
-    nobody.stop()
+@pytest.fixture(scope="module")
+def stopped(models):
+    """A daemon that had a codex, and was stopped."""
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--tier", "none").returncode == 0
+        daemon.stop()
+        yield daemon
+
+
+def test_damage_within_the_catalog_is_named(stopped):
+    (path,) = stopped.folder.rglob("catalog.sqlite")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xa5" * 8192 + whole[12288:])  # its header is sound
+    words = refusal(serve(stopped), 1)
+    path.write_bytes(whole)
+    assert f"lore: {path} is damaged" in words
+    assert f"mv {path.name}* damaged/" in words
+
+
+def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(stopped):
     for name in ("catalog.sqlite", "sessions.sqlite3"):
-        (path,) = (nobody.folder).rglob(name)
+        (path,) = stopped.folder.rglob(name)
         path.write_bytes(b"\xa5" * 8192)
-        words = refusal(serve(nobody), 1)
+        words = refusal(serve(stopped), 1)
         assert f"lore: {path} is damaged" in words  # and no mistake of ours
         command = words[words.index("cd ") : words.index("damaged/") + len("damaged/")]
         subprocess.run(command, shell=True, check=True)
-    nobody.start()
-    assert nobody.lore("status").returncode == 0
-
-
-def test_damage_within_the_catalog_is_named_in_the_same_way(new_daemon):
-    nobody = new_daemon().start()
-    assert nobody.lore("load", codebase(nobody.folder / "vaults"), "--tier", "none").returncode == 0
-    nobody.stop()
-    (path,) = (nobody.folder).rglob("catalog.sqlite")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\xa5" * 8192 + whole[12288:])  # its header is sound
-    words = refusal(serve(nobody), 1)
-    assert f"lore: {path} is damaged" in words
-    assert f"mv {path.name}* damaged/" in words
+    stopped.start()
+    assert stopped.lore("status").returncode == 0
 
 
 def test_damaged_databases_that_can_be_made_again_are(house):

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from support.house import CODES, ask, begun, codebase, events, lent, question, shown, until
+from support.house import CODES, ask, begun, codebase, events, lent, question, reply, shown, until
 from support.refusals import refusal
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_the_load_running_and_says_so(house, tmp_path):
     _, words = watching.communicate(timeout=60)
     assert watching.returncode == 130
     assert "the daemon goes on loading" in words
-    until(lambda: "large" in {codex["name"] for codex in house.json("codex", "list")["codices"]})
+    until(lambda: "large" in {codex["name"] for codex in reply(house, "/v1/codices")["codices"]})
     until(lambda: shown(house, "large")["prefill"] is None, timeout_s=120)
     assert ask(house, "badger", codex="large")["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", "large").returncode == 0

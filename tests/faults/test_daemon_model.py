@@ -241,11 +241,11 @@ def test_two_changes_at_once_are_one_and_a_conflict(house):
     assert answers == [200, 409]
 
 
-def test_settings_that_do_not_suit_the_new_model_leave_the_old_one(models, tmp_path, quoter_model):
+def test_settings_that_do_not_suit_a_model_are_refused_and_the_daemon_keeps_its_own(house, tmp_path, quoter_model):
     narrow = tmp_path / "narrow.gguf"
     shutil.copy(quoter_model, narrow)
-    with living(models, "[model]\ncontext = 100000\n") as daemon:
-        assert reply(daemon, "/v1/status")["model"]["window"] <= 100_000
-        places = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-        wrong = {**places, "LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
-        assert "trained for" in refusal(daemon.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)
+    before = reply(house, "/v1/status")["model"]
+    places = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    wrong = {**places, "LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
+    assert "trained for" in refusal(house.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)
+    assert reply(house, "/v1/status")["model"] == before

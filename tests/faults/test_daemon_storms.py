@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.house import ask, begun, codebase, living, question, reply, shown, until, write_vault
+from support.house import ask, begun, codebase, hits, living, question, reply, shown, until, write_vault
 
 FILES = 500
 SETTINGS = "[codex]\npoll = 0.5\nrebase_share = 1.0\n"
@@ -52,7 +52,7 @@ def taken_in(house):
 
 
 def told(house, query):
-    return house.json("search", query, "-n", "100", "-c", "storm")["hits"]
+    return hits(house, query, "storm", 100)
 
 
 def words(house):

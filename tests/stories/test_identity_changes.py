@@ -172,13 +172,11 @@ def test_codices_are_redone_in_order_of_last_use(house):
 
 
 @pytest.fixture
-def stopped(models):
+def stopped(house):
     """A daemon that stopped after an answer; its persona may be changed before it is started again."""
-    with living(models) as daemon:
-        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=60), "--wait").returncode == 0
-        daemon.answered = ask(daemon, "zebra")
-        daemon.stop()
-        yield daemon
+    house.answered = ask(house, "zebra")
+    house.stop()
+    return house
 
 
 def test_what_changed_while_no_daemon_ran_is_prepared_behind_the_first_answer(stopped):

@@ -101,8 +101,8 @@ def test_a_question_while_the_new_generation_is_on_its_way_computes_its_own_toke
 KV = 10_500_000  # about 3,000 cells: a floor of 1,900 tokens and a conversation
 
 
-@pytest.fixture
-def small(models, tmp_path):
+@pytest.fixture(scope="module")
+def small(models, tmp_path_factory):
     """A daemon whose memory holds the codex's floor and a conversation, and no second floor."""
 
     def load(daemon):
@@ -110,7 +110,7 @@ def small(models, tmp_path):
         rewritten(folder, 20, "old")
         assert daemon.lore("load", folder, "--wait").returncode == 0
 
-    with scarce(models, tmp_path, KV, load) as daemon:
+    with scarce(models, tmp_path_factory.mktemp("driver"), KV, load) as daemon:
         yield daemon
 
 

@@ -5,7 +5,7 @@ afterwards. Only `template` makes control tokens. It knows no blocks, caches not
 and may be used from one thread while another one decodes.
 
 Ids come from llama.cpp's own tokenizer, or, several times as fast, from tiktoken with the model's own ranks where it is
-proven to give the same.
+proven to give the same: on all of Unicode 15. Letters that are new in Unicode 16 are signs to llama.cpp.
 """
 
 import ctypes

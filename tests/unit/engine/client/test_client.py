@@ -60,21 +60,25 @@ async def collect(client, asked):
     return [message async for message in client.run(asked)]
 
 
-async def test_an_answer_is_admitted_told_and_completed():
+@pytest.fixture(scope="module")
+async def unharmed():
+    """A client whose child no test ends, with the floor `f`."""
     async with engine() as client:
         client.put_floor("f", FLOOR)
-        messages = await collect(client, job())
-        assert isinstance(messages[0], Admitted)
-        assert isinstance(messages[-1], Completion)
-        assert messages[-1].outcome is Outcome.DONE
-        assert "".join(m.text for m in messages if isinstance(m, AnswerDelta)).isalpha()
+        yield client
 
 
-async def test_the_second_question_computes_only_its_own_tokens():
-    async with engine() as client:
-        client.put_floor("f", FLOOR)
-        await collect(client, job((1, 2, 3)))
-        assert (await collect(client, job((9, 9, 9))))[-1].computed == 3
+async def test_an_answer_is_admitted_told_and_completed(unharmed):
+    messages = await collect(unharmed, job())
+    assert isinstance(messages[0], Admitted)
+    assert isinstance(messages[-1], Completion)
+    assert messages[-1].outcome is Outcome.DONE
+    assert "".join(m.text for m in messages if isinstance(m, AnswerDelta)).isalpha()
+
+
+async def test_the_second_question_computes_only_its_own_tokens(unharmed):
+    await collect(unharmed, job((1, 2, 3)))
+    assert (await collect(unharmed, job((9, 9, 9))))[-1].computed == 3
 
 
 async def test_calls_are_answered_while_the_loop_is_idle_or_busy():
@@ -160,12 +164,10 @@ async def test_a_model_that_cannot_be_loaded_is_broken_at_once_and_says_why(tmp_
             await client.ensure_ready()
 
 
-async def test_closing_the_stream_early_gives_its_cells_back():
-    async with engine() as client:
-        client.put_floor("f", FLOOR)
-        async with aclosing(client.run(job(max_tokens=3000))) as stream:
-            await stream.__anext__()
-        assert (await collect(client, job((5,))))[-1].outcome is Outcome.DONE
+async def test_closing_the_stream_early_gives_its_cells_back(unharmed):
+    async with aclosing(unharmed.run(job(max_tokens=3000))) as stream:
+        await stream.__anext__()
+    assert (await collect(unharmed, job((5,))))[-1].outcome is Outcome.DONE
 
 
 async def test_a_stopped_engine_says_so():
