@@ -86,8 +86,6 @@ class Verdict:
 class ClaimsRefusal:
     """Why it cannot fit whatever is sacrificed, in a sentence with the numbers, and what would help."""
 
-    needed_tokens: int
-    needed_characters: int
     sentence: str
     hint: str
 
@@ -97,8 +95,6 @@ class Settlement:
     """A verdict per claim, in the claims' order. With a `refusal` all are kept and nothing has been lost."""
 
     verdicts: tuple[Verdict, ...]
-    tokens: int
-    characters: int
     refusal: ClaimsRefusal | None = None
 
 
@@ -139,7 +135,7 @@ def settle(claims: Sequence[Claim], limits: PromptLimits) -> Settlement:
         if size < before.tokens:
             granted[at] = _shrunk(claim, size, sacrifice.name)
             over = over[0] - before.tokens + granted[at].tokens, over[1] - before.characters + granted[at].characters
-    return _refused(claims, granted, limits) if _exceeds(over) else _settlement(granted)
+    return _refused(claims, granted, limits) if _exceeds(over) else Settlement(tuple(granted))
 
 
 # ---- the order -----------------------------------------------------------------------------------------------------
@@ -197,10 +193,6 @@ def _sums(granted: Sequence[Verdict]) -> tuple[int, int]:
     return sum(one.tokens for one in granted), sum(one.characters for one in granted)
 
 
-def _settlement(granted: Sequence[Verdict], refusal: ClaimsRefusal | None = None) -> Settlement:
-    return Settlement(tuple(granted), *_sums(granted), refusal)
-
-
 def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: PromptLimits) -> Settlement:
     """All are kept as they were. `least` is what stays when everything that may go has gone."""
     tokens, characters = _sums(least)
@@ -213,5 +205,4 @@ def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: PromptLi
     hint = "shorten the question, or ask for a shorter answer"
     if largest is not None:
         hint += f"; the largest part that may not be cut is {largest.id} with {largest.tokens:,} tokens"
-    refusal = ClaimsRefusal(tokens, characters, sentence, hint)
-    return _settlement([_whole(claim) for claim in claims], refusal)
+    return Settlement(tuple(_whole(claim) for claim in claims), ClaimsRefusal(sentence, hint))

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.messages import PrefillCost
-from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.model import EngineSpec, ModelInfo, used
 
 Vector = NDArray[np.float64]
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps. The first
@@ -240,13 +240,6 @@ def sweep(own: Path) -> None:
     for path in sorted(others, key=used, reverse=True)[KEPT - 1 :]:
         with suppress(OSError):
             path.unlink()
-
-
-def used(path: Path) -> float:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0  # gone meanwhile
 
 
 def checked(data: bytes) -> Kinds:

@@ -92,6 +92,14 @@ def sample_file(path: Path, digest: "hashlib._Hash") -> None:
             digest.update(file.read(_PIECE))
 
 
+def used(path: Path) -> float:
+    """When something was last written or deleted in a folder, or a file was last used."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0  # gone meanwhile
+
+
 def default_threads() -> int:
     """One a physical core, of those that this process may use."""
     cores = len(os.sched_getaffinity(0))

@@ -73,7 +73,7 @@ def context(model: EmbeddingBackend) -> Iterator[EmbeddingContext]:
 
 
 def alone(model: EmbeddingBackend, context: EmbeddingContext, text: str) -> Vectors:
-    return normalised(context.vectors([cut(model.encode(text), model.window, model.ending).ids]))[0]
+    return normalised(context.vectors([cut(model.encode(text), model.window, model.ending)]))[0]
 
 
 def test_a_batch_gives_each_text_the_vector_that_it_has_alone(
@@ -109,15 +109,14 @@ def test_a_text_longer_than_the_window_is_its_beginning(model: EmbeddingBackend,
     words = [f"w{n}" for n in range(300)]
     ids = model.encode(" ".join(words))
     read = cut(ids, model.window, model.ending)
-    assert len(read.ids) == model.window
-    assert read.lost == len(ids) - model.window > 0
-    assert read.ids[: model.window - model.ending] == ids[: model.window - model.ending]
-    assert read.ids[model.window - model.ending :] == ids[len(ids) - model.ending :]
-    assert np.isfinite(context.vectors([read.ids])).all()
+    assert len(read) == model.window < len(ids)
+    assert read[: model.window - model.ending] == ids[: model.window - model.ending]
+    assert read[model.window - model.ending :] == ids[len(ids) - model.ending :]
+    assert np.isfinite(context.vectors([read])).all()
 
 
 def test_the_largest_batch_fits(model: EmbeddingBackend, context: EmbeddingContext) -> None:
-    ids = cut(model.encode("word " * 500), model.window, model.ending).ids
+    ids = cut(model.encode("word " * 500), model.window, model.ending)
     texts = [ids] * (BATCH_TOKENS // len(ids))
     assert context.vectors(texts).shape == (len(texts), model.dimensions)
     short = [model.encode("a")] * BATCH_TEXTS

@@ -367,10 +367,10 @@ def sequences_of(backend: Backend, sequences: int, batch: int) -> int:
     return max(LEAST_ANCHORED if not backend.info.ranges else 2, min(sequences, batch))
 
 
-def save_range(pool: Pool, node: Node, start: int | None = None) -> bytes:
-    """The state of a node's computed cells, or of its path's from `start` on. Leaves the pool as it was."""
+def save_range(pool: Pool, node: Node, start: int, end: int) -> bytes:
+    """The state of the cells [start, end) on a node's path. Leaves the pool as it was."""
     memory = pool.memory
-    memory.copy(pool.tree.covering(node), pool.scratch, node.start if start is None else start, node.computed_end)
+    memory.copy(pool.tree.covering(node), pool.scratch, start, end)
     try:
         return memory.save(pool.scratch)
     finally:
@@ -398,7 +398,8 @@ def move(pool: Pool, cells: int, open_memory: Callable[[int], Memory]) -> bool:
     Sequences keep their numbers, so running tickets go on. False when a context of that size cannot be had: then the pool
     has its former size again. Raises BackendError when that fails too, or a range does not survive.
     """
-    kept = [(node, save_range(pool, node)) for node in pool.tree.nodes() if node.computed]
+    nodes = [node for node in pool.tree.nodes() if node.computed]
+    kept = [(node, save_range(pool, node, node.start, node.computed_end)) for node in nodes]
     former = pool.memory.cells
     pool.memory.close()
     try:

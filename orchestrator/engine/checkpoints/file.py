@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orchestrator.engine.messages import bytes_to_ids
+from orchestrator.engine.model import used
 
 SUFFIX = ".kv"
 MAGIC = b"LOREKV"
@@ -234,14 +235,6 @@ def size_of(folder: Path) -> int:
             with suppress(OSError):
                 total += file.lstat().st_size
     return total
-
-
-def used(path: Path) -> float:
-    """When something was last written or deleted in a folder, or a file was last used."""
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0  # gone meanwhile
 
 
 def delete(path: Path) -> None:

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.cache.pool import Pool, restore_range
+from orchestrator.engine.cache.pool import Pool, restore_range, save_range
 from orchestrator.engine.cache.tree import (
     Boundary,
     Node,
@@ -204,12 +204,7 @@ class SegmentManager(CheckpointManager):
         self._save(pool, node, segment)
 
     def _save(self, pool: Pool, tip: Node, segment: Segment) -> None:
-        memory = pool.memory
-        memory.copy(pool.tree.covering(deepest(tip)), pool.scratch, segment.start, segment.end)
-        try:
-            state = memory.save(pool.scratch)
-        finally:
-            memory.remove(pool.scratch, 0, -1)
+        state = save_range(pool, deepest(tip), segment.start, segment.end)
         self._keep(segment, path_of(tip).ids[segment.start : segment.end], state)
 
     # -- restoring

@@ -105,7 +105,7 @@ class PieceManager(CheckpointManager):
             self.store.lost_one()
             return
         budget.take()
-        self._keep(Segment(name, parent, start, node.end), ids, save_range(pool, node, start))
+        self._keep(Segment(name, parent, start, node.end), ids, save_range(pool, node, start, node.end))
         if tail and self._constant:
             self._forget_followed(path, pieces, node.end)
 

@@ -237,7 +237,7 @@ def read(model: EmbeddingBackend, number: int, text: str, whole: bool) -> ReadTe
     if whole:
         return ReadText(pieces(ids, model.window, model.starting, model.ending))
     beginning = cut(ids, model.window, model.ending)
-    return ReadText([beginning.ids], beginning.lost)
+    return ReadText([beginning], len(ids) - len(beginning))
 
 
 def computed(model: EmbeddingBackend, context: EmbeddingContext, texts: Sequence[Sequence[int]]) -> Vectors:
@@ -245,5 +245,5 @@ def computed(model: EmbeddingBackend, context: EmbeddingContext, texts: Sequence
     try:
         return context.vectors(texts)
     except BackendError as error:
-        context.vectors([cut(model.encode(HARMLESS), model.window, model.ending).ids])
+        context.vectors([cut(model.encode(HARMLESS), model.window, model.ending)])
         raise TextNotEmbeddable(str(error)) from error

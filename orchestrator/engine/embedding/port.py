@@ -125,16 +125,9 @@ class EmbeddingBackend(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Cut:
-    ids: list[int]
-    lost: int  # tokens
-
-
-def cut(ids: list[int], window: int, ending: int) -> Cut:
+def cut(ids: list[int], window: int, ending: int) -> list[int]:
     """The beginning of a text, with its ending, in the window."""
-    lost = max(0, len(ids) - window)
-    return Cut(ids[: window - ending] + ids[len(ids) - ending :], lost) if lost else Cut(ids, 0)
+    return ids if len(ids) <= window else ids[: window - ending] + ids[len(ids) - ending :]
 
 
 def pieces(ids: list[int], window: int, starting: int, ending: int) -> list[list[int]]:

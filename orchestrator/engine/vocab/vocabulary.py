@@ -37,12 +37,10 @@ class Vocabulary:
     """Made from a `llama_model` pointer, which must outlive it; `vocab_only` models will do.
 
     `fingerprint`: what cached ids depend on, nothing else. `fast`: whether tiktoken was proven to agree on this vocabulary.
-    `add_bos`: whether a prompt begins with the token `bos`; nothing here adds it.
     """
 
     def __init__(self, model: Any) -> None:
         table = read_table(model)
-        self.add_bos, self.bos = table.add_bos, table.bos
         self._native = NativeTokenizer(model, table)
         self._forbidden = np.zeros(len(table.texts), bool)
         self._forbidden[table.of(TokenKind.CONTROL)] = True

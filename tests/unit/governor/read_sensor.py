@@ -15,7 +15,7 @@ def main() -> None:
     sensor = NvmlSensor(os.environ.get("CUDA_VISIBLE_DEVICES"), retry_s=30.0)
     for line in sys.stdin:
         now, pids = json.loads(line)
-        gpus = [asdict(gpu) | {"used": gpu.used, "others": gpu.others} for gpu in sensor.read(frozenset(pids), now)]
+        gpus = [asdict(gpu) | {"used": gpu.used} for gpu in sensor.read(frozenset(pids), now)]
         faults = [[fault.sensor, fault.message, fault.count] for fault in sensor.faults.now()]
         print(json.dumps({"gpus": gpus, "faults": faults}, default=sorted), flush=True)  # noqa: T201 - its answer
     sensor.close()

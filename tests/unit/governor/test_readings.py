@@ -26,7 +26,7 @@ def test_with_all_on_one_gpu_the_others_do_not_count() -> None:
 
 def test_what_one_gpu_does_not_tell_is_unknown_of_the_whole() -> None:
     whole = pooled((gpu(0, 24 * GIB, None), gpu(1, 8 * GIB, 6 * GIB, None)), (0.5, 0.5))
-    assert (whole.free, whole.total, whole.own, whole.others) == (None, None, None, None)
+    assert (whole.free, whole.total, whole.own) == (None, None, None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**11), st.integers(1, 100)), min_size=2, max_size=6))

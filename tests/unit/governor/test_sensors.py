@@ -176,7 +176,7 @@ def test_a_gpu_says_all_it_knows(driver: StandIn) -> None:
     assert (gpu["index"], gpu["name"]) == (0, "NVIDIA Stand-in")
     assert gpu["total"] == 24 * GIB
     assert (value(answer, "used"), value(answer, "free")) == (4 * GIB, 20 * GIB)
-    assert (value(answer, "own"), value(answer, "others")) == (GIB, 3 * GIB)
+    assert value(answer, "own") == GIB
     assert gpu["power"] == 120.5
     assert (value(answer, "power_limit"), value(answer, "power_default")) == (350.0, 350.0)
     assert (value(answer, "temperature"), value(answer, "utilisation")) == (41.0, 3.0)
@@ -237,7 +237,7 @@ def test_what_a_board_does_not_have_is_unknown_without_a_fault(driver: StandIn) 
     driver.show(power=None, power_limit=None, temperature=None, utilisation=None, total=None)
     with sensor(driver.environment) as read:
         answer = read()
-    for field in ("power", "power_limit", "temperature", "utilisation", "total", "used", "free", "others"):
+    for field in ("power", "power_limit", "temperature", "utilisation", "total", "used", "free"):
         assert value(answer, field) is None
     assert value(answer, "performance_state") == 8
     assert answer["faults"] == []
@@ -258,7 +258,6 @@ def test_an_older_driver_without_some_calls_still_says_the_rest(driver: StandIn,
         answer = read()
     assert value(answer, "free") == 23 * GIB
     assert value(answer, "own") is None
-    assert value(answer, "others") is None
     assert value(answer, "clock_reasons") is None
 
 

@@ -35,13 +35,12 @@ def test_no_two_neighbouring_batches_fit_into_one(lengths):
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=50), st.integers(4, 60), st.integers(0, 3))
-def test_a_text_is_cut_to_the_window_and_what_is_lost_is_counted(ids, window, ending):
+def test_a_text_is_cut_to_the_window_and_keeps_its_ending(ids, window, ending):
     ending = min(ending, len(ids))
     read = cut(ids, window, ending)
-    assert len(read.ids) == min(len(ids), window)
-    assert len(read.ids) + read.lost == len(ids)
-    assert read.ids[len(read.ids) - ending :] == ids[len(ids) - ending :]
-    assert read.ids[: len(read.ids) - ending] == ids[: len(read.ids) - ending]
+    assert len(read) == min(len(ids), window)
+    assert read[len(read) - ending :] == ids[len(ids) - ending :]
+    assert read[: len(read) - ending] == ids[: len(read) - ending]
 
 
 def test_vectors_have_length_one_and_keep_their_direction():
