@@ -284,7 +284,7 @@ def test_ctrl_c_on_a_terminal_asks_whether_the_load_is_to_be_stopped(house, said
     command = [str(LORE), "load", str(folder), "--wait", "--no-watch"]
     loading = subprocess.Popen(command, env=house.environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    shown_until(ours, "prefill")
+    shown_until(ours, "computing tokens")
     loading.send_signal(signal.SIGINT)
     shown_until(ours, "stop it now?")
     if said == "\x03":
