@@ -20,7 +20,8 @@ demo: install   ## load two real codebases, ask, show what was cached
 	@$(BIN)/python scripts/demo.py
 
 test: install   ## the whole suite, in two processes
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@# pytest keeps the tests that it has rewritten: without that each process takes ten seconds to collect them, each time.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: install  ## lint, format, strict types
 	$(BIN)/ruff check .

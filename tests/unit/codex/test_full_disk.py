@@ -16,7 +16,7 @@ from codex.catalog.generations import FileEntry, KnownFile
 from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
 from codex.trees.port import TreeState
-from orchestrator.answering.conversations import opened
+from orchestrator.answering.conversations import SessionStore
 from orchestrator.codices.state import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.meaning import Refusals
@@ -52,7 +52,7 @@ def empty(disk: Path) -> None:
 
 
 @pytest.mark.parametrize("pages", range(0, 12, 2))
-@pytest.mark.parametrize("open_it", [lambda path: open_database(path, SCHEMA), opened], ids=["codex", "sessions"])
+@pytest.mark.parametrize("open_it", [lambda path: open_database(path, SCHEMA), SessionStore], ids=["codex", "sessions"])
 def test_a_database_for_which_there_is_no_room_is_named_with_the_reason(
     disk: Path, pages: int, open_it: Callable[[Path], object]
 ) -> None:
@@ -95,7 +95,7 @@ def test_what_is_no_file_is_said_by_its_kind(tmp_path: Path, make: Callable[[Pat
     with pytest.raises(CatalogError, match=f"x.sqlite cannot be used: it is {kind}"):
         open_database(tmp_path / "x.sqlite", SCHEMA)
     with pytest.raises(LoreError, match=f"x.sqlite cannot be used: it is {kind}"):
-        opened(tmp_path / "x.sqlite")
+        SessionStore(tmp_path / "x.sqlite")
 
 
 @pytest.mark.parametrize("when", ["opened", "open"])
