@@ -27,6 +27,7 @@ CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequ
 PENALTY_WINDOW = 64
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
 NEVER = np.float32(-np.inf)
+TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 Logits = NDArray[np.float32]
 
 
@@ -319,27 +320,17 @@ class LlamaSampler:
         self._chain = None
 
     def _draw(self, logits: Logits) -> int:
-        if self._chain is None:
-            return int(logits.argmax())
-        candidates = Candidates(np.arange(len(logits), dtype=np.int32), logits)
-        lib.llama_sampler_apply(self._chain, ctypes.byref(candidates.array))
-        return candidates.selected()
+        return int(logits.argmax()) if self._chain is None else drawn(self._chain, logits)
 
 
-class Candidates:
-    """A llama_token_data_array over numpy's memory."""
-
-    _kind = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-
-    def __init__(self, ids: NDArray[np.int32], logits: Logits) -> None:
-        self._data = np.zeros(len(ids), self._kind)
-        self._data["id"], self._data["logit"] = ids, logits
-        pointer = self._data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
-        self.array = lib.llama_token_data_array(data=pointer, size=len(ids), selected=-1, sorted=False)
-
-    def selected(self) -> int:
-        at = int(self.array.selected)
-        return int(self._data["id"][at if at >= 0 else 0])
+def drawn(chain: object, logits: Logits) -> int:
+    """What a chain of samplers selects; the first of what it leaves where it selects nothing."""
+    data = np.zeros(len(logits), TOKEN_DATA)
+    data["id"], data["logit"] = np.arange(len(logits), dtype=np.int32), logits
+    pointer = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
+    candidates = lib.llama_token_data_array(data=pointer, size=len(logits), selected=-1, sorted=False)
+    lib.llama_sampler_apply(chain, ctypes.byref(candidates))
+    return int(data["id"][max(0, candidates.selected)])
 
 
 def make_chain(sampling: Sampling, model: object) -> object:
