@@ -12,17 +12,8 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 from formatters.blocks import ORDER, Block, BlockKind, BrokenFormatter, InvalidPrompt, Item, Prompt, turns_of
-from formatters.context import ArtifactInjector, Turning
-from formatters.writers import (
-    BlockWriter,
-    CodexWriter,
-    EnvironmentWriter,
-    IdentityWriter,
-    KarmaWriter,
-    Memo,
-    QueryWriter,
-    StateWriter,
-)
+from formatters.context import ArtifactInjector, TurnContext, Turning
+from formatters.writers import Memo, Writer, writers
 
 GROUP = "lorekeep.formatters"
 OURS = "lorekeepd"
@@ -42,29 +33,21 @@ class Registered:
 class Registry:
     """The writer of each block, injectors by name, and the plug-ins that could not be registered."""
 
-    writers: Mapping[BlockKind, BlockWriter]
+    writers: Mapping[BlockKind, Writer]
     injectors: Mapping[str, Registered] = field(default_factory=dict)
     failures: tuple[BrokenFormatter, ...] = ()
     _blocks: Mapping[BlockKind, Memo[tuple[Item, ...], Block]] = field(
         default_factory=lambda: {kind: Memo(partial(Block, kind)) for kind in ORDER}, repr=False, compare=False
     )
 
-    def written(self, kind: BlockKind, ctx: Turning) -> Block:
+    def written(self, kind: BlockKind, turn: TurnContext) -> Block:
         """The block by its own writer; made once while that gives the same tuple."""
-        return self._blocks[kind](self.writers[kind].write(ctx))
+        return self._blocks[kind](self.writers[kind](turn))
 
 
 def builtin() -> Registry:
-    """The registry without any plug-in. Each call makes formatters of its own: what they remember is theirs."""
-    ours: tuple[BlockWriter, ...] = (
-        IdentityWriter(),
-        CodexWriter(),
-        EnvironmentWriter(),
-        KarmaWriter(),
-        StateWriter(),
-        QueryWriter(),
-    )
-    return Registry({writer.block: writer for writer in ours})
+    """The registry without any plug-in."""
+    return Registry(writers())
 
 
 def discover(entries: Iterable[EntryPoint] | None = None) -> Registry:
@@ -93,22 +76,22 @@ def register(registry: Registry, formatter: object, distribution: str) -> Regist
     return replace(registry, injectors={**registry.injectors, checked.name: Registered(checked, distribution)})
 
 
-def write_prompt(ctx: Turning, registry: Registry) -> Prompt:
+def write_prompt(turn: TurnContext, registry: Registry) -> Prompt:
     """The six blocks for this turn, without the items of a plug-in that fails, which is in the prompt's `failures`.
 
     Raises InvalidPrompt only for faults of the built-in writers or the context.
     """
     failures: list[BrokenFormatter] = []
-    blocks = tuple(_write_block(ctx, registry, kind, failures) for kind in ORDER)
+    blocks = tuple(_write_block(turn, registry, kind, failures) for kind in ORDER)
     return Prompt(blocks, tuple(failures))
 
 
-def _write_block(ctx: Turning, registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
-    block = registry.written(kind, ctx)
+def _write_block(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
+    block = registry.written(kind, turn)
     for name, one in registry.injectors.items():
         if one.injector.block is kind:
             try:
-                block = _joined(block, one.injector.inject(ctx), name)
+                block = _joined(block, one.injector.inject(Turning(turn)), name)
             except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
                 failures.append(_broken(one.distribution, name, fault))
     return block

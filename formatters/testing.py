@@ -30,13 +30,11 @@ from formatters.context import (
     TurnView,
 )
 from formatters.registry import builtin, register, write_prompt
-from formatters.writers import BlockWriter
 
-Formatter = BlockWriter | ArtifactInjector
 _LEFT_OF_STATE = ORDER[: ORDER.index(BlockKind.STATE)]
 
 
-def check_formatter(formatter: Formatter, contexts: Iterable[TurnContext] = ()) -> None:
+def check_formatter(formatter: ArtifactInjector, contexts: Iterable[TurnContext] = ()) -> None:
     """Holds one formatter to every law, over the sample contexts and those given."""
     for context in (*samples(), *contexts):
         gives_the_same_twice(formatter, context)
@@ -47,7 +45,7 @@ def check_formatter(formatter: Formatter, contexts: Iterable[TurnContext] = ()) 
         takes_its_place_among_the_others(formatter, context)
 
 
-def gives_the_same_twice(formatter: Formatter, context: TurnContext) -> None:
+def gives_the_same_twice(formatter: ArtifactInjector, context: TurnContext) -> None:
     """Law 1: an equal context gives equal items, whether it is the same object or a copy."""
     first, again = items_of(formatter, context), items_of(formatter, context)
     assert first == again, f"{formatter.name} gave other items for the same context: {_differing(first, again)}"
@@ -55,17 +53,16 @@ def gives_the_same_twice(formatter: Formatter, context: TurnContext) -> None:
     assert first == items_of(formatter, copy), f"{formatter.name} gave other items for an equal context"
 
 
-def makes_whole_items(formatter: Formatter, context: TurnContext) -> None:
+def makes_whole_items(formatter: ArtifactInjector, context: TurnContext) -> None:
     """Laws 2 and 3: clean endings, unique keys, roles and turns only where they belong."""
     items = items_of(formatter, context)
     assert all(isinstance(item, Item) for item in items), f"{formatter.name} must give items, and nothing else"
     Block(formatter.block, items)
-    if isinstance(formatter, ArtifactInjector):
-        spoken = [item.key for item in items if item.role]
-        assert not spoken, f"{formatter.name} is an injector, whose items have no role, but these have one: {spoken}"
+    spoken = [item.key for item in items if item.role]
+    assert not spoken, f"{formatter.name} is an injector, whose items have no role, but these have one: {spoken}"
 
 
-def ignores_what_stands_further_right(formatter: Formatter, context: TurnContext) -> None:
+def ignores_what_stands_further_right(formatter: ArtifactInjector, context: TurnContext) -> None:
     """Law 4: what changes with a question changes nothing left of State, what changes with a user nothing in the floor."""
     if formatter.block not in _LEFT_OF_STATE:
         return
@@ -78,7 +75,7 @@ def ignores_what_stands_further_right(formatter: Formatter, context: TurnContext
         assert before == after, f"{formatter.name} of the floor depends on who asks: {_differing(before, after)}"
 
 
-def ignores_the_order_of_evidence(formatter: Formatter, context: TurnContext) -> None:
+def ignores_the_order_of_evidence(formatter: ArtifactInjector, context: TurnContext) -> None:
     """Law 3: evidence comes ranked, and a rank must not become an order in the prompt."""
     turned = context.state.model_copy(update={"evidence": context.state.evidence[::-1]})
     before = Block(formatter.block, items_of(formatter, context))
@@ -86,7 +83,7 @@ def ignores_the_order_of_evidence(formatter: Formatter, context: TurnContext) ->
     assert before == after, f"{formatter.name} follows the rank of evidence: {_differing(before.items, after.items)}"
 
 
-def keeps_a_turn_when_it_closes(formatter: Formatter, context: TurnContext) -> None:
+def keeps_a_turn_when_it_closes(formatter: ArtifactInjector, context: TurnContext) -> None:
     """State only grows at its end: its content while a question runs is unchanged when the question has ended."""
     if formatter.block is not BlockKind.STATE:
         return
@@ -98,24 +95,15 @@ def keeps_a_turn_when_it_closes(formatter: Formatter, context: TurnContext) -> N
     assert after[: len(before)] == before, f"{formatter.name} rewrites a closed turn: {_differing(before, after)}"
 
 
-def takes_its_place_among_the_others(formatter: Formatter, context: TurnContext) -> None:
+def takes_its_place_among_the_others(formatter: ArtifactInjector, context: TurnContext) -> None:
     """A prompt with this formatter in it is a prompt, and reports no failure."""
-    registry = builtin()
-    if isinstance(formatter, ArtifactInjector):
-        registry = register(registry, formatter, "the one under test")
-    prompt = write_prompt(run_context(context), registry)
+    prompt = write_prompt(context, register(builtin(), formatter, "the one under test"))
     assert not prompt.failures, prompt.failures[0]
 
 
-def items_of(formatter: Formatter, context: TurnContext) -> tuple[Item, ...]:
+def items_of(formatter: ArtifactInjector, context: TurnContext) -> tuple[Item, ...]:
     """What the formatter makes of a context, as it made it."""
-    ctx = run_context(context)
-    return tuple(formatter.inject(ctx) if isinstance(formatter, ArtifactInjector) else formatter.write(ctx))
-
-
-def run_context(context: TurnContext) -> Turning:
-    """The context as a formatter is given it."""
-    return Turning(context)
+    return tuple(formatter.inject(Turning(context)))
 
 
 def samples() -> tuple[TurnContext, ...]:

@@ -20,9 +20,10 @@ Query        The user's own words and nothing else, then what the running turn h
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from formatters.blocks import BlockKind, Item, Role
 from formatters.context import (
@@ -35,9 +36,11 @@ from formatters.context import (
     Evidence,
     IdentityView,
     KarmaEntry,
+    KarmaView,
     SigilView,
+    StateView,
     ToolView,
-    Turning,
+    TurnContext,
     TurnView,
 )
 
@@ -50,25 +53,21 @@ _HOW_TO_CALL = (
 )
 
 
-class BlockWriter(Protocol):
-    """Writes one block from nothing but the turn's context, which is `ctx.deps`: all its items, in any order."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def block(self) -> BlockKind: ...
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]: ...
+Writer = Callable[[TurnContext], tuple[Item, ...]]
 
 
-class IdentityWriter:
-    name = "identity"
-    block = BlockKind.IDENTITY
-
-    def __init__(self) -> None:
-        self._items = Memo(_identity_items)
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        return self._items(ctx.deps.identity)
+def writers() -> Mapping[BlockKind, Writer]:
+    """What gives all items of each block. Each call makes writers of its own: what they remember is theirs."""
+    # Two memos for the Codex: an amendment makes a new view, which still holds the same pieces.
+    identity, codex = Memo(identity_items), Memo(partial(codex_items, Memo(_piece_items)))
+    return {
+        BlockKind.IDENTITY: lambda turn: identity(turn.identity),
+        BlockKind.CODEX: lambda turn: codex(turn.codex) if turn.codex is not None else (),
+        BlockKind.ENVIRONMENT: lambda turn: environment_items(turn.environment, turn.sigil),
+        BlockKind.KARMA: lambda turn: karma_items(turn.karma),
+        BlockKind.STATE: lambda turn: state_items(turn.state),
+        BlockKind.QUERY: lambda turn: query_items(turn.query, turn.running),
+    }
 
 
 def tool_line(tool: ToolView) -> str:
@@ -77,7 +76,7 @@ def tool_line(tool: ToolView) -> str:
     return json.dumps(shown, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def _identity_items(identity: IdentityView) -> tuple[Item, ...]:
+def identity_items(identity: IdentityView) -> tuple[Item, ...]:
     text = _text(identity)
     return (*text, *_tools(identity.tools)) if identity.tools else text
 
@@ -101,22 +100,9 @@ _INTRODUCTION = (
 )
 
 
-class CodexWriter:
-    name = "codex"
-    block = BlockKind.CODEX
-
-    def __init__(self) -> None:
-        # Two memos: an amendment makes a new view, which still holds the same pieces.
-        self._pieces = Memo(_piece_items)
-        self._items = Memo(self._write)
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        codex = ctx.deps.codex
-        return () if codex is None else self._items(codex)
-
-    def _write(self, codex: CodexView) -> tuple[Item, ...]:
-        amended = (amendment_item(amendment, key="7") for amendment in codex.amendments)
-        return (_heading(codex.name), *self._pieces(codex.pieces), *amended)
+def codex_items(pieces: "Memo[tuple[CodexPiece, ...], tuple[Item, ...]]", codex: CodexView) -> tuple[Item, ...]:
+    amended = (amendment_item(amendment, key="7") for amendment in codex.amendments)
+    return (_heading(codex.name), *pieces(codex.pieces), *amended)
 
 
 def amendment_item(amendment: AmendmentView, *, key: str, turn: int = 0) -> Item:
@@ -139,13 +125,8 @@ def _piece(place: int, piece: CodexPiece) -> Item:
     return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex", verbatim=True)
 
 
-class EnvironmentWriter:
-    name = "environment"
-    block = BlockKind.ENVIRONMENT
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        around, sigil = ctx.deps.environment, ctx.deps.sigil
-        return (_world(around, sigil), *_allowed(around), *_system(around), *_client_tools(around.client_tools))
+def environment_items(around: EnvironmentView, sigil: SigilView) -> tuple[Item, ...]:
+    return (_world(around, sigil), *_allowed(around), *_system(around), *_client_tools(around.client_tools))
 
 
 def _world(around: EnvironmentView, sigil: SigilView) -> Item:
@@ -197,14 +178,10 @@ HEADINGS = (
 """The headings in their order; any other heading comes after them."""
 
 
-class KarmaWriter:
-    name = "karma"
-    block = BlockKind.KARMA
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        entries = sorted(ctx.deps.karma.entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
-        groups = groupby(entries, key=lambda entry: entry.heading)
-        return tuple(item for heading, group in groups for item in _karma_section(heading, group))
+def karma_items(karma: KarmaView) -> tuple[Item, ...]:
+    entries = sorted(karma.entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
+    groups = groupby(entries, key=lambda entry: entry.heading)
+    return tuple(item for heading, group in groups for item in _karma_section(heading, group))
 
 
 def _karma_section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
@@ -229,14 +206,9 @@ def _heading_order(heading: str) -> int:
 WORDS = "9"
 
 
-class StateWriter:
-    name = "state"
-    block = BlockKind.STATE
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        state = ctx.deps.state
-        earlier = [item for place, turn in enumerate(state.turns) for item in _turn(place, turn)]
-        return (*earlier, *_artifacts(len(state.turns), state))
+def state_items(state: StateView) -> tuple[Item, ...]:
+    earlier = [item for place, turn in enumerate(state.turns) for item in _turn(place, turn)]
+    return (*earlier, *_artifacts(len(state.turns), state))
 
 
 def _turn(place: int, turn: TurnView) -> list[Item]:
@@ -281,17 +253,13 @@ def _passage(turn: int, found: Evidence) -> Item:
     return Item(key, passage(heading, found.text), where, turn=turn, node="evidence", verbatim=True)
 
 
-class QueryWriter:
-    name = "query"
-    block = BlockKind.QUERY
-
-    def write(self, ctx: Turning, /) -> tuple[Item, ...]:
-        asked = Item("1", ctx.deps.query, "user", Role.USER, node="query", pinned=True, verbatim=True)
-        since = (
-            Item("1", turn.text, turn.role, turn.role, place, "act_history", verbatim=True)
-            for place, turn in enumerate(ctx.deps.running, start=1)
-        )
-        return (asked, *since)
+def query_items(query: str, running: tuple[TurnView, ...]) -> tuple[Item, ...]:
+    asked = Item("1", query, "user", Role.USER, node="query", pinned=True, verbatim=True)
+    since = (
+        Item("1", turn.text, turn.role, turn.role, place, "act_history", verbatim=True)
+        for place, turn in enumerate(running, start=1)
+    )
+    return (asked, *since)
 
 
 def section(heading: str, body: str) -> str:

@@ -18,7 +18,7 @@ from typing import Protocol
 import anyio
 
 from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Prompt
-from formatters.context import TurnContext, Turning
+from formatters.context import TurnContext
 from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
 from orchestrator.engine.messages import Ids
@@ -126,7 +126,7 @@ class Composer:
 
     def write(self, turn: TurnContext) -> Prompt:
         """The six blocks of this turn. A broken plug-in's items are missing and named in `failures`."""
-        return write_prompt(Turning(turn), self._registry)
+        return write_prompt(turn, self._registry)
 
     async def compose(self, turn: TurnContext, think: bool = True) -> Composed:
         """The turn's prompt, as it stands. Raises LoreError when the engine that encodes is gone."""

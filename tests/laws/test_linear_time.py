@@ -26,7 +26,6 @@ from codex.words import asked, identifiers, query_words, words
 from formatters.context import IdentityView, SigilView, TurnContext
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
-from formatters.testing import run_context
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.agent import AnswerParser
@@ -215,7 +214,7 @@ def _context(messages: list[Message]) -> TurnContext:
 
 def _laid_out(messages: list[Message]) -> None:
     context, _ = within_reach(_context(messages), PromptLimits(1_000_000, 100_000_000))
-    prompt = write_prompt(run_context(context), builtin())
+    prompt = write_prompt(context, builtin())
     list(parts(ChatTemplate(CHATML).layout(prompt.turns), prompt))
 
 

@@ -29,7 +29,6 @@ from formatters.context import (
 )
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, PromptPart, Way, joined, parts, probe
-from formatters.testing import run_context
 
 CONCATENATING = "{% for m in messages %}{{ m.content }}{% endfor %}"
 CHATML = (
@@ -99,7 +98,7 @@ REGISTRY = builtin()
 
 
 def written(context: TurnContext) -> Prompt:
-    return write_prompt(run_context(context), REGISTRY)
+    return write_prompt(context, REGISTRY)
 
 
 def laid_out(name: str, prompt: Prompt) -> list[PromptPart]:

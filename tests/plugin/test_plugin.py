@@ -11,10 +11,10 @@ import pytest
 
 from formatters.blocks import BlockKind
 from formatters.registry import Registry, discover, write_prompt
-from formatters.testing import check_formatter, run_context, samples
+from formatters.testing import check_formatter, samples
 
 SAMPLE = Path(__file__).parent / "sample"
-RICH = run_context(samples()[1])  # on branch main
+RICH = samples()[1]  # on branch main
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 
 from formatters.blocks import BlockKind, BrokenFormatter, Item, Role
 from formatters.registry import builtin, discover, register, write_prompt
-from formatters.testing import check_formatter, run_context, samples
+from formatters.testing import check_formatter, samples
 
-RICH = run_context(samples()[1])
+RICH = samples()[1]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def test_an_injector_that_breaks_the_order_of_turns_is_left_out_and_named() -> N
 
 def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     entries = [
-        entry("formatters.writers:KarmaWriter", "writes_a_whole_block"),
+        entry("formatters.context:StateView", "another_thing"),
         entry("no_such_module:thing", "gone"),
         entry("formatters.writers:NoSuchName", "misspelt"),
         entry("json:dumps", "not_a_formatter"),

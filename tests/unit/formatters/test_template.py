@@ -24,7 +24,7 @@ from formatters.template import (
     probe,
     rendered,
 )
-from formatters.testing import run_context, samples
+from formatters.testing import samples
 
 U, A, T = Role.USER, Role.ASSISTANT, Role.TOOL
 HEAD = tuple(Slot(kind) for kind in ORDER[:4])
@@ -233,7 +233,7 @@ def test_cut_and_joined_every_template_gives_what_it_would_have_written_itself(l
     for name, template in templates_of(llama_sources).items():
         way = probe(template).way
         for sample in samples():
-            prompt = write_prompt(run_context(sample), registry)
+            prompt = write_prompt(sample, registry)
             layout = template.layout(prompt.turns, running=prompt.running, way=way)
             # Up to white space: templates trim contents, which the cut leaves as they are.
             ours, own = joined(layout, prompt).split(), reference(template, prompt, way).split()

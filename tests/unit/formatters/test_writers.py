@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import pytest
 
-from formatters.blocks import ORDER, BlockKind, Prompt
+from formatters.blocks import ORDER, BlockKind, Item, Prompt
 from formatters.context import (
     AmendmentView,
     AttachmentView,
@@ -21,10 +23,18 @@ from formatters.context import (
     StateView,
     ToolView,
     TurnContext,
+    Turning,
     TurnView,
 )
 from formatters.registry import builtin, write_prompt
-from formatters.testing import check_formatter, run_context, samples
+from formatters.testing import (
+    gives_the_same_twice,
+    ignores_the_order_of_evidence,
+    ignores_what_stands_further_right,
+    keeps_a_turn_when_it_closes,
+    samples,
+)
+from formatters.writers import Writer
 
 OWNER = SigilView(name="owner", uid=1000, scopes=frozenset({"search", "query"}))
 
@@ -39,12 +49,29 @@ def _output(program: str, seed: str) -> bytes:
 
 
 def prompt(**parts: object) -> Prompt:
-    return write_prompt(run_context(context(**parts)), builtin())
+    return write_prompt(context(**parts), builtin())
+
+
+@dataclass(frozen=True)
+class Written:
+    """A built-in writer as the laws take a formatter."""
+
+    block: BlockKind
+    writer: Writer
+    name: str = "built-in"
+
+    def inject(self, ctx: Turning, /) -> Iterable[Item]:
+        return self.writer(ctx.deps)
 
 
 @pytest.mark.parametrize("kind", ORDER)
 def test_every_builtin_writer_keeps_the_laws(kind: BlockKind) -> None:
-    check_formatter(builtin().writers[kind])
+    written = Written(kind, builtin().writers[kind])
+    for sample in samples():
+        gives_the_same_twice(written, sample)
+        ignores_what_stands_further_right(written, sample)
+        ignores_the_order_of_evidence(written, sample)
+        keeps_a_turn_when_it_closes(written, sample)
 
 
 def test_identity_is_the_persona_then_the_tools_by_name_with_sorted_keys() -> None:
@@ -145,9 +172,9 @@ def test_the_question_is_the_last_content_to_the_letter() -> None:
 
 def test_the_same_prompt_comes_out_of_every_process() -> None:
     program = (
-        "from formatters.testing import samples, run_context\n"
+        "from formatters.testing import samples\n"
         "from formatters.registry import builtin, write_prompt\n"
-        "print([b.digest for s in samples() for b in write_prompt(run_context(s), builtin()).blocks])"
+        "print([b.digest for s in samples() for b in write_prompt(s, builtin()).blocks])"
     )
     first, second = (_output(program, seed) for seed in ("1", "2"))
     assert first == second != b""
@@ -163,7 +190,7 @@ def test_a_codex_that_has_not_changed_is_not_written_again() -> None:
     registry = builtin()
 
     def write(query: str) -> tuple[float, Prompt]:
-        ctx = run_context(context(query, codex=codex))
+        ctx = context(query, codex=codex)
         started = time.perf_counter()
         written = write_prompt(ctx, registry)
         return time.perf_counter() - started, written
@@ -176,7 +203,7 @@ def test_a_codex_that_has_not_changed_is_not_written_again() -> None:
 
 def test_every_item_of_a_rich_turn_names_its_node_and_its_source() -> None:
     for sample in samples():
-        for block in write_prompt(run_context(sample), builtin()).blocks:
+        for block in write_prompt(sample, builtin()).blocks:
             for item in block.items:
                 assert item.node, item
                 assert item.source, item
