@@ -14,6 +14,7 @@ from formatters.template import ChatTemplate, Placement, probe
 from governor.gguf import Gguf, GgufError, read_gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, BuiltinError, ensure, is_builtin, recipe_hash
+from orchestrator.engine.model import shards
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
 from orchestrator.settings.paths import FILE_MODE, private_folder
 from orchestrator.settings.sources import named_file, user_file, with_value
@@ -21,7 +22,6 @@ from orchestrator.wire.places import QUOTER, QUOTING, UNCONFIGURED, path_of
 
 DEFAULT = QUOTER
 ANOTHER = "another GGUF file: lore model use FILE, or lore serve --model FILE; builtin:quoter always works"
-SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 LATER_SHARD = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 BUILT = re.compile(rf"({'|'.join(name.removeprefix(PREFIX) for name in BUILTINS)})-[0-9a-f]{{12}}\.gguf$")
 
@@ -172,15 +172,6 @@ def files(folder: Path) -> Iterator[AtHand]:
     for path in sorted(folder.rglob("*.gguf")):
         if not LATER_SHARD.search(path.name) and not BUILT.match(path.name):
             yield AtHand(path.stem, path)
-
-
-def shards(first: Path) -> tuple[Path, ...]:
-    """All files of a split model (`name-00001-of-00003.gguf`), or the one file."""
-    found = SHARD.fullmatch(first.name)
-    if not found:
-        return (first,)
-    stem, count = found.groups()
-    return tuple(first.with_name(f"{stem}-{number:05d}-of-{count}.gguf") for number in range(1, int(count) + 1))
 
 
 def chosen(known: Sequence[AtHand], name: str) -> AtHand | None:
