@@ -31,6 +31,11 @@ class GpuReading:
         """All that is not free, the driver's own reserve included."""
         return None if self.total is None or self.free is None else self.total - self.free
 
+    @property
+    def others(self) -> int | None:
+        """Of all other processes; the report of the sensors takes it by its name."""
+        return None if self.used is None or self.own is None else max(0, self.used - self.own)
+
 
 @dataclass(frozen=True)
 class HostReading:
