@@ -60,5 +60,5 @@ def test_a_conversation_on_a_model_without_ranges_goes_on_after_the_daemon_was_k
         daemon.start()
         again = ask(daemon, "walrus", session=name)["lore"]["prompt"]
         assert again["computed"] <= warm["computed"] + 60
-        assert counters(daemon)["disk_tokens"] >= warm["tokens"] - 1, "the floor, and the tail behind it"
+        assert counters(daemon)["tier_restored_tokens"] >= warm["tokens"] - 1, "the floor, and the tail behind it"
         assert "turns end" in daemon.lore("stats", "cache").stdout

@@ -14,7 +14,7 @@ def report(machine):
     return cache_report(machine.loop.snapshot(), on_gpu=False, ranges=machine.backend.info.ranges).model_dump()
 
 
-def asked(machine, ticket, tail, most=0):
+def asked(machine, ticket, tail, most=1):
     machine.ask(ticket, "code", tail, most)
     machine.finish()
 
@@ -54,8 +54,8 @@ def test_what_is_restored_is_counted_in_the_tier_it_came_from(tmp_path):
     machine.loop.handle(Grant(3, 4096, 2048))
     asked(machine, 3, [7, 8])
     again = report(machine)
-    assert again["tiers"]["ram"]["tokens"] + again["tiers"]["disk"]["tokens"] == 1000 + 1002
-    assert again["tokens"]["computed"] == 2
+    assert again["tiers"]["ram"]["tokens"] + again["tiers"]["disk"]["tokens"] == 1000 + 1001
+    assert again["tokens"]["computed"] == 2 + 1, "the last token of a prompt is computed for its answer"
     assert again["restores"]["ram_segments"] + again["restores"]["disk_segments"] == 4 + 5
 
 
@@ -80,6 +80,18 @@ def test_only_what_was_answered_is_counted():
     assert [found["tokens"][name] for name in ("prompt", "cached", "computed")] == [1002, computed, 1002 - computed]
 
 
+def test_what_is_computed_or_restored_in_advance_is_the_prompt_of_nobody(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.floor("code", CODE)
+    asked(machine, 1, [], most=0)
+    machine.restart()
+    asked(machine, 2, [], most=0)
+    found = report(machine)
+    assert (found["tokens"]["prompt"], found["saved_ms"], found["restores"]["disk_segments"]) == (0, 0, 4)
+    asked(machine, 3, [7])
+    assert [report(machine)["tokens"][name] for name in ("prompt", "cached")] == [1001, 1000]
+
+
 def test_a_restore_for_a_question_that_was_cancelled_is_no_cost_of_the_answered_ones(tmp_path):
     machine = Machine(folder=tmp_path)
     machine.floor("code", CODE)
@@ -101,7 +113,7 @@ def test_restored_bytes_are_those_of_the_states(tmp_path):
     machine.restart()
     kept = sum(len(machine.store.load(header)) for header in headers(machine))
     machine.restart()
-    asked(machine, 2, [1])
+    asked(machine, 2, [1], most=0)
     assert report(machine)["restores"]["bytes"] == kept
 
 

@@ -232,7 +232,7 @@ class Loop:
         """A ticket's one outcome: releases what it held and reports it."""
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
-        if outcome is Outcome.DONE:
+        if outcome is Outcome.DONE and ticket.job.max_tokens:  # what is computed in advance answers nobody
             self.counters.answered(ticket)
         if ticket.tip is not None and ticket.pool is not None:
             tip = deepest(ticket.tip)

@@ -264,7 +264,7 @@ class Counters:
     broken_pools: int = 0  # thrown away because a law of theirs was broken
 
     def answered(self, ticket: Ticket) -> None:
-        """Counts the prompt of a ticket that is done: its cached and its computed tokens are the whole of it."""
+        """Counts the prompt of an answered question: its cached and its computed tokens are the whole of it."""
         cached = len(ticket.ids) - ticket.computed
         self.prompt_tokens += len(ticket.ids)
         self.cached_tokens += cached
