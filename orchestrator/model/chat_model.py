@@ -7,7 +7,7 @@ through a store on disk, so that a restart tokenises nothing twice.
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from codex.catalog.tokens import TokenStore
 from formatters.context import ToolView
@@ -60,16 +60,10 @@ class ChatModel:
         return self._store.counts(self._bridge, texts)
 
 
-class Encodes(Protocol):
-    """What is used of `orchestrator.engine.client.client.EngineClient`; see there."""
-
-    async def encode(self, texts: Sequence[str], *, control: bool = False) -> list["array[int]"]: ...
-
-
 class EngineEncoder:
     """`composing.Encoder` over the engine."""
 
-    def __init__(self, engine: Encodes) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
 
     async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:

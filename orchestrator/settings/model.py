@@ -51,9 +51,8 @@ SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, 
 
 def split(value: object, example: str) -> tuple[float, str]:
     """Number and unit of a setting's text; whole and broken numbers stand for themselves."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"is not an amount; write it like {example}")
-    found = NUMBER.fullmatch(str(value).strip())
+    is_amount = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+    found = NUMBER.fullmatch(str(value).strip()) if is_amount else None
     if not found:
         raise ValueError(f"is not an amount; write it like {example}")
     return float(found[1]), found[2].lower()
