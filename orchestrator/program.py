@@ -48,7 +48,6 @@ from orchestrator.wire.status import CacheReply, StatusReply
 log = logging.getLogger("lorekeep")
 
 IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
-OURSELVES = Principal(os.geteuid(), os.getegid(), os.getpid(), scopes=frozenset({"admin"}))
 
 
 class AwaitedModel:
@@ -214,9 +213,8 @@ class Program:
         """Loads a codex again from where it came. Raises NotFound."""
         return self.loader.reload(principal, name)
 
-    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
+    async def cancel_load(self, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
-        del principal
         if self.loads.find(name) is None and await self.residents.halt(name):
             return Cancelled(cancelled=name, what="floor")
         await self.loads.cancel(name)
@@ -229,15 +227,13 @@ class Program:
         more = {"identity": self.loaded_codices.identity(codex), "embedding": embedding}
         return self.reports.of(codex).model_copy(update=more)
 
-    async def codices(self, principal: Principal) -> list[CodexReport]:
-        del principal
+    async def codices(self) -> list[CodexReport]:
         with translated():
             codices = await asyncio.to_thread(self.library.catalog.codices)
         states = [(codex, self.residents.get(codex.name)) for codex in codices]
         return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
 
-    async def codex(self, principal: Principal, name: str) -> CodexReport:
-        del principal
+    async def codex(self, name: str) -> CodexReport:
         with translated():
             codex = await asyncio.to_thread(self.library.catalog.codex, name)
         if codex.newest is None:
@@ -246,19 +242,15 @@ class Program:
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
         return self.codex_report(state or await self.loaded_codices.ensure_built(name))
 
-    async def drop(self, principal: Principal, name: str) -> None:
-        del principal
+    async def drop(self, name: str) -> None:
         self.loads.refuse_running(name)
         self.watchers.forget(name)
         await self.loaded_codices.drop(name)
         self.loads.forget(name)
         self.upkeep.forget(name)
 
-    async def search(
-        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> SearchReply:
+    async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
-        del principal
         candidates = await self.loaded_codices.candidates(codex, cwd)
         name = choose_codex(codex, cwd, candidates)
         if name is None:
@@ -276,8 +268,7 @@ class Program:
             return state.now().state.branch
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
 
-    async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
-        del principal
+    async def embed(self, texts: Sequence[str]) -> Embedded:
         return await self.meaning.embed(texts)
 
     # -- sessions
@@ -296,15 +287,13 @@ class Program:
 
     # -- models, and what the daemon says of itself
 
-    async def models(self, principal: Principal) -> list[ModelRow]:
-        del principal
+    async def models(self) -> list[ModelRow]:
         return await self.about.models()
 
     async def model(self, principal: Principal, name: str) -> ModelReport:
         return await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
 
-    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[ModelEvent]:
-        del principal
+    async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
         async with aclosing(cast(Any, self.exchange(setting))) as events:
             async for event in events:
@@ -312,19 +301,18 @@ class Program:
 
     async def floors(self) -> tuple[ColdFloor, ...]:
         """The floors that are computed."""
-        known = await self.codices(OURSELVES)
+        known = await self.codices()
         return tuple(ColdFloor(name=one.name, tokens=one.floor_tokens) for one in known if one.floor_tokens)
 
     async def status(self, principal: Principal) -> StatusReply:
-        sessions = await asyncio.to_thread(self.session_store.count)
-        return self.about.status(await self.codices(principal), sessions, self.meaning.report())
-
-    async def cache(self, principal: Principal) -> CacheReply:
         del principal
+        sessions = await asyncio.to_thread(self.session_store.count)
+        return self.about.status(await self.codices(), sessions, self.meaning.report())
+
+    async def cache(self) -> CacheReply:
         return self.about.cache()
 
-    def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
-        del principal
+    def events(self) -> AsyncIterator[ReplyShape]:
         return self.about.events(self.silenced)
 
     async def ready(self) -> tuple[bool, str]:

@@ -109,7 +109,7 @@ async def model(call: ApiCall) -> ModelCard:
 async def embeddings(call: ApiCall, body: EmbeddingsBody) -> EmbeddingsReply:
     """Vectors of texts, by the embedding model of the settings; `cut`: tokens of each text that did not fit its window."""
     texts = (body.input,) if isinstance(body.input, str) else body.input
-    found = await call.while_connected(call.service.embed(call.principal, texts))
+    found = await call.while_connected(call.service.embed(texts))
     if body.dimensions not in (None, found.dimensions):
         raise InvalidRequest(
             f"{found.model} gives {found.dimensions} dimensions, not {body.dimensions}", "leave out `dimensions`"
@@ -139,8 +139,8 @@ def encoded(row: bytes, encoding: str) -> str | list[float]:
 
 
 async def ids(call: ApiCall) -> list[str]:
-    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await call.service.codices(call.principal)]
-    return codices + [model.id for model in await call.service.models(call.principal) if model.loaded]
+    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await call.service.codices()]
+    return codices + [model.id for model in await call.service.models() if model.loaded]
 
 
 def card(name: str) -> ModelCard:

@@ -64,32 +64,32 @@ async def reload_codex(call: ApiCall) -> EventStream:
 async def cancel_load(call: ApiCall) -> Cancelled:
     """Stops a load in any of its phases: the codex is as it was before, and the next load continues from what was read. A
     first load leaves it listed as not loaded to the end. After a load, stops the computing of the floor."""
-    return await call.service.cancel_load(call.principal, call.name)
+    return await call.service.cancel_load(call.name)
 
 
 @route("GET", "/v1/codices", "codex:read", "query")
 async def codices(call: ApiCall) -> CodicesReply:
     """What is loaded."""
-    return CodicesReply(codices=tuple(await call.service.codices(call.principal)))
+    return CodicesReply(codices=tuple(await call.service.codices()))
 
 
 @route("GET", "/v1/codices/{name}", "codex:read", "query", faults=("not_found", "not_ready"))
 async def codex(call: ApiCall) -> CodexReply:
     """One codex."""
-    return CodexReply(codex=await call.service.codex(call.principal, call.name))
+    return CodexReply(codex=await call.service.codex(call.name))
 
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))
 async def drop_codex(call: ApiCall) -> Dropped:
     """Forgets a codex; memories of it stay. Refused while it is being loaded."""
-    await call.service.drop(call.principal, call.name)
+    await call.service.drop(call.name)
     return Dropped(dropped=call.name)
 
 
 @route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))
 async def search(call: ApiCall, body: SearchBody) -> SearchReply:
     """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
-    work = call.service.search(call.principal, body.query, body.codex, body.n, body.graph, body.cwd)
+    work = call.service.search(body.query, body.codex, body.n, body.graph, body.cwd)
     return await call.while_connected(work)
 
 
@@ -128,7 +128,7 @@ async def drop_session(call: ApiCall) -> Dropped:
 @route("GET", "/v1/models/local", "query", "codex:read")
 async def local_models(call: ApiCall) -> ModelRows:
     """Models at hand, and whether they fit."""
-    return ModelRows(models=tuple(await call.service.models(call.principal)))
+    return ModelRows(models=tuple(await call.service.models()))
 
 
 @route("GET", "/v1/models/local/{name:path}", "query", "codex:read", faults=("not_found",))
@@ -140,7 +140,7 @@ async def local_model(call: ApiCall) -> ModelReply:
 @route("PUT", "/v1/model", "admin", events=(ProgressEvent, ChangedEvent), faults=("not_found", "conflict"))
 async def use_model(call: ApiCall, body: ModelBody) -> ModelChange | EventStream:
     """Changes the running daemon to another model; answers when that is loaded, or says why the old one goes on."""
-    events = call.service.use_model(call.principal, body.model)
+    events = call.service.use_model(body.model)
     if body.stream:
         return await call.stream(events)
     async with closing(call.while_serving(events)) as changes:
@@ -162,7 +162,7 @@ async def status(call: ApiCall) -> StatusReply:
 @route("GET", "/v1/stats/cache")
 async def cache(call: ApiCall) -> CacheReply:
     """What the caches held, gave back and saved since the engine started."""
-    return await call.service.cache(call.principal)
+    return await call.service.cache()
 
 
 @route("GET", "/v1/events", events=(NowEvent, LevelEvent, EngineStateEvent, PoolEvent, EvictedEvent, PrefillEvent))
@@ -176,7 +176,7 @@ async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
     service = None
     while service is not call.service:
         service = call.service
-        async with closing(service.events(call.principal)) as events:
+        async with closing(service.events()) as events:
             async for event in events:
                 yield event
         await call.request.app.state.gate.opened()
@@ -186,7 +186,7 @@ async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
 async def prometheus(call: ApiCall) -> Response:
     """The same figures in Prometheus' text format."""
     ready, _ = await call.service.ready()
-    status, cache = await call.service.status(call.principal), await call.service.cache(call.principal)
+    status, cache = await call.service.status(call.principal), await call.service.cache()
     return PlainTextResponse(metrics(status, cache, ready=ready), media_type=PROMETHEUS)
 
 

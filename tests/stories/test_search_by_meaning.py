@@ -68,7 +68,7 @@ async def embedded(made, more_than=0):
 
 
 async def found(made, query):
-    report = await made.search(OWNER, query, "demo", 10, False, "")
+    report = await made.search(query, "demo", 10, False, "")
     notices = tuple(notice for notice in report.notices if "not followed" not in notice)
     return report.model_copy(update={"notices": notices})
 
@@ -104,7 +104,7 @@ async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tm
         assert "vector" not in report.hits[0].scores
         assert report.notices == ()
         assert (await made.status(OWNER)).embedding.model == ""
-        assert (await made.codices(OWNER))[0].embedding is None
+        assert (await made.codices())[0].embedding is None
 
 
 async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
@@ -131,7 +131,7 @@ async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, model
         await load(made, code)
         await embedded(made)
         assert made.meaning.filling.vectors.codices() == {"demo"}
-        await made.drop(OWNER, "demo")
+        await made.drop("demo")
         assert made.meaning.filling.vectors.codices() == frozenset()
 
 
@@ -156,7 +156,7 @@ async def test_a_models_file_that_disappears_takes_search_by_meaning_away_and_no
 
 async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words", "window": 20}, models) as made:
-        answer = await made.embed(OWNER, ["one text", "word " * 100])
+        answer = await made.embed(["one text", "word " * 100])
         assert (answer.model, answer.dimensions, len(answer.vectors)) == ("builtin:words", 256, 2 * 256 * 4)
         assert answer.cut[0] == 0 < answer.cut[1]
 
@@ -164,4 +164,4 @@ async def test_texts_of_a_client_are_embedded_by_the_same_model(tmp_path, quoter
 async def test_without_a_model_embedding_is_answered_with_the_setting_that_is_missing(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {}, models) as made:
         with pytest.raises(NotFound, match="no embedding model is configured"):
-            await made.embed(OWNER, ["one text"])
+            await made.embed(["one text"])

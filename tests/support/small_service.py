@@ -106,7 +106,7 @@ class SmallService:
                 raise EngineFailed("the engine died", "ask again")
         yield self.answered(ask, "length" if question == "long" else "stop")
 
-    async def embed(self, principal: Principal, texts: Sequence[str]) -> Embedded:
+    async def embed(self, texts: Sequence[str]) -> Embedded:
         """A vector points up where the text is `up`, else to the right; only 8 characters of a text are read."""
         if texts == ("none",):
             raise NotFound("no embedding model is configured", "set embedding.model")
@@ -147,19 +147,19 @@ class SmallService:
         self.known[name] = codex(name, request.path)
         yield LoadedEvent(event="loaded", codex=self.known[name])
 
-    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
+    async def cancel_load(self, name: str) -> Cancelled:
         return Cancelled(cancelled=self.found(name).name, what="load")
 
-    async def codices(self, principal: Principal) -> list[CodexReport]:
+    async def codices(self) -> list[CodexReport]:
         return list(self.known.values())
 
-    async def codex(self, principal: Principal, name: str) -> CodexReport:
+    async def codex(self, name: str) -> CodexReport:
         return self.found(name)
 
     async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         yield LoadedEvent(event="loaded", codex=self.found(name))
 
-    async def drop(self, principal: Principal, name: str) -> None:
+    async def drop(self, name: str) -> None:
         self.found(name)
         del self.known[name]
 
@@ -168,9 +168,7 @@ class SmallService:
             raise NotFound(f"no codex {name}", f"there are: {', '.join(self.known)}")
         return self.known[name]
 
-    async def search(
-        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
-    ) -> SearchReply:
+    async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
         if query == "nothing":
             return SearchReply(hits=(), notices=("demo is being indexed",))
         hit = SearchHit(
@@ -202,7 +200,7 @@ class SmallService:
         await self.session(principal, name)
         del self.talks[name]
 
-    async def models(self, principal: Principal) -> list[ModelRow]:
+    async def models(self) -> list[ModelRow]:
         return [MODEL]
 
     async def model(self, principal: Principal, name: str) -> ModelReport:
@@ -210,7 +208,7 @@ class SmallService:
             raise NotFound(f"no model {name}", "there are: builtin:quoter")
         return MODEL
 
-    async def use_model(self, principal: Principal, name: str) -> AsyncIterator[ModelEvent]:
+    async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
         if name == "broken":
             raise InvalidRequest("broken cannot be loaded: it is broken", "builtin:quoter answers again")
         changed = name != self.running
@@ -233,10 +231,10 @@ class SmallService:
             plugins=("formatter 'odd' of some-package: it is broken",),
         )
 
-    async def cache(self, principal: Principal) -> CacheReply:
+    async def cache(self) -> CacheReply:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
 
-    async def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
+    async def events(self) -> AsyncIterator[ReplyShape]:
         yield filled(NowEvent, level="calm")
         yield LevelEvent(event="level", level="high", power="normal")
         self.begun.set()
