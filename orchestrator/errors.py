@@ -75,6 +75,10 @@ class NotReady(LoreError):
     code = "not_ready"
 
 
+class Paused(LoreError):
+    code = "paused"
+
+
 class Full(LoreError):
     """More asks than the daemon will queue."""
 

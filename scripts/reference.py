@@ -25,7 +25,7 @@ COMMANDS = """\
 # Commands
 
 Results go to stdout, everything else to stderr. Exit status: 0 done; 1 failed; 2 usage; 3 daemon not reachable; 4 over
-budget; 5 nothing found; 6 not permitted; 8 not ready in time; 130 Ctrl-C.
+budget; 5 nothing found; 6 not permitted; 7 paused; 8 not ready in time; 130 Ctrl-C.
 """
 
 

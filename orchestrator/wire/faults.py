@@ -10,6 +10,7 @@ UNREACHABLE = 3
 OVER_BUDGET = 4
 NOT_FOUND = 5
 NOT_PERMITTED = 6
+PAUSED = 7
 NOT_READY = 8
 
 
@@ -50,6 +51,7 @@ CODES: Mapping[str, FaultCode] = {
         "model or floor is not there yet, and the request would not wait longer; or the daemon is stopping",
         5,
     ),
+    "paused": FaultCode(503, PAUSED, "the GPU was given away", 30),
 }
 
 

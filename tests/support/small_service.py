@@ -1,6 +1,6 @@
 """The port, small and deterministic: answers by repeating the question's words. For the tests of both edges.
 
-A question steers it: `forever` never ends, `break` fails after a word, `full`, `soon`, `loading`, `huge` are refused,
+A question steers it: `forever` never ends, `break` fails after a word, `full`, `paused`, `loading`, `huge` are refused,
 `bug` is our own mistake, `think` thinks first, `call` calls a tool, `long` is cut, `mute` is
 answered with nothing, `patience` waits for minutes.
 """
@@ -22,6 +22,7 @@ from orchestrator.errors import (
     NotFound,
     NotReady,
     OverBudget,
+    Paused,
 )
 from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
@@ -60,7 +61,7 @@ from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusRep
 
 REFUSALS = {
     "full": Full("the queue is full"),
-    "soon": NotReady("the model is nearly loaded", "wait for it", retry_after=12.2),
+    "paused": Paused("paused until resumed", "lore resume", retry_after=12.2),
     "loading": NotReady("the model is loading", "wait for it"),
     "huge": OverBudget("90,000 tokens asked, 8,000 fit", "ask about less"),
     "bug": ZeroDivisionError("a mistake of ours"),

@@ -33,7 +33,7 @@ def test_the_small_service_has_the_port_s_methods_with_its_parameters(name):
         ("huge", 400, "context_length_exceeded"),
         ("full", 429, "full"),
         ("loading", 503, "not_ready"),
-        ("soon", 503, "not_ready"),
+        ("paused", 503, "paused"),
     ],
 )
 def test_a_refusal_before_the_first_word_has_its_status_also_when_streaming(http, stream, question, status, code):
@@ -46,7 +46,7 @@ def test_a_refusal_before_the_first_word_has_its_status_also_when_streaming(http
 
 
 def test_waiting_that_helps_says_how_long(http):
-    assert http.post(CHAT, json=asked("soon")).headers["retry-after"] == "13"
+    assert http.post(CHAT, json=asked("paused")).headers["retry-after"] == "13"
 
 
 def test_our_own_mistake_is_a_500_without_its_traceback(http):

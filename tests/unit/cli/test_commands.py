@@ -12,7 +12,7 @@ import pytest
     [
         (["ask", "huge"], 4, "90,000 tokens"),
         (["ask", "q", "-c", "dmo"], 5, "there are: demo"),
-        (["ask", "soon"], 8, "nearly loaded"),
+        (["ask", "paused"], 7, "lore resume"),
         (["ask", "loading"], 8, "loading"),
         (["ask", "bug"], 1, "mistake"),
         (["ask", "one break"], 1, "the engine died"),
