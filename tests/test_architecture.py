@@ -209,10 +209,14 @@ def test_the_command_line_loads_nothing_heavy():
     assert rooms <= {"orchestrator", "orchestrator.cli", "orchestrator.wire"}
 
 
-def test_the_engines_child_loads_only_the_engine():
-    loaded = loaded_by("import orchestrator.engine.child.worker")
+def test_the_engines_child_loads_only_the_engine_and_what_reads_a_models_header():
+    parts = "child.worker", "llama.memory", "embedding.llama", "fake"
+    loaded = loaded_by("import " + ", ".join(f"orchestrator.engine.{part}" for part in parts))
     ours = {module for module in loaded if module.partition(".")[0] in OURS}
-    assert {module for module in ours if not inside(module, "orchestrator.engine")} == {"orchestrator"}
+    assert {module for module in ours if not inside(module, "orchestrator.engine")} == {
+        *("orchestrator", "governor", "governor.gguf", "governor.footprint"),
+        *("governor.model_shape", "governor.architectures"),
+    }
     assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
 
 

@@ -241,7 +241,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class AnswerDelta:
-    """Text that became certain, and what was generated since the last. `chosen`: the tokens that this text came from."""
+    """Text that became certain, and the tokens with text that were generated since the last. `chosen`: the tokens that this
+    text came from."""
 
     ticket: int
     text: str

@@ -160,7 +160,8 @@ class Stepping:
         piece = self._backend.pieces([sampled.token])
         if sampled.logprobs:
             ticket.held_logprobs.push(self._chosen(sampled.logprobs))
-        self._say(ticket, ticket.text.push(piece), (sampled.token,))
+        # A control token has no text. Its id would stand for the answer's text wherever that is content again.
+        self._say(ticket, ticket.text.push(piece), (sampled.token,) if piece else ())
         if ticket.text.stopped:
             self._reporting.end(ticket, Outcome.DONE, Reason.STOP, "")
         elif ticket.generated >= ticket.job.max_tokens:

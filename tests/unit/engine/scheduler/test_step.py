@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driven import NEAR, Driven
+from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import Run
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.fake import FakeMemory
+from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
 from orchestrator.engine.messages import (
     AnswerDelta,
@@ -208,3 +209,22 @@ def test_drafts_that_are_never_right_stop() -> None:
     for _ in range(20):
         drafting.learn(drafted=8, accepted=0)
     assert not drafts_planned(drafting.expected)
+
+
+class WithControlToken(FakeBackend):
+    """Its token 'e' is a control token: without a text."""
+
+    def pieces(self, ids: Sequence[int]) -> bytes:
+        return super().pieces(ids).replace(b"e", b"")
+
+
+def test_a_control_token_that_the_model_samples_is_not_among_the_ids_of_its_text() -> None:
+    machine = Machine(backend=WithControlToken(END_EVERY))
+    machine.floor("code", list(b"code"))
+    computed = set[int]()
+    for ticket in range(1, 20):
+        machine.ask(ticket, "code", [ticket], 40)
+        machine.finish()
+        computed |= {*naive_answer([*b"code", ticket], 40)}
+        assert machine.answer(ticket) == [one for one in naive_answer([*b"code", ticket], 40) if one != ord("e")]
+    assert ord("e") in computed
