@@ -131,6 +131,7 @@ class Machine:
             kv_tokens=self.grant.cells,
             kv_bytes_per_token=self._info.kv_bytes_per_token if self._info else 0.0,
             kv_type=self._costs.plan.keys,
+            trained=self._info.trained_context if self._info else 0,
         )
 
     def busy(self, on: bool) -> None:

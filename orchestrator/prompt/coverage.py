@@ -72,7 +72,7 @@ class CoverageSizes:
 class FloorRoom:
     """What a floor may take, in tokens: the governor's window, the identity's size, the KV that can be granted to it.
 
-    `kv_bytes_per_token` and `kv_type` are for the sentence and the hint only.
+    `kv_bytes_per_token`, `kv_type` and `trained` (the window that the model was trained for) are for sentence and hint.
     """
 
     window: int
@@ -80,6 +80,7 @@ class FloorRoom:
     kv_tokens: int
     kv_bytes_per_token: float = 0.0
     kv_type: str = "f16"
+    trained: int = 0
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,10 @@ def _hint(tokens: int, room: FloorRoom, settings: CoverageSettings) -> str:
     if tokens <= limit_of(room, settings):
         return ""
     if tokens > by_window:
-        return f"a model with a window of {_window_for(tokens, room, settings):,} would hold it"
+        needed = _window_for(tokens, room, settings)
+        if needed <= room.trained:
+            return f"the setting model.context = {needed} would hold it"
+        return f"a model with a window of {needed:,} would hold it"
     if room.kv_type == "f16" and tokens <= room.kv_tokens / Q8_0_OF_F16:
         return "KV type q8_0 would make it fit"
     return f"{size((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"

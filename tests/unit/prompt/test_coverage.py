@@ -98,6 +98,17 @@ def test_a_small_window_is_told_in_tokens_with_the_window_that_would_do() -> Non
     assert decide_coverage(CoverageSizes(full=100_000), room(window=142_858)).coverage is Coverage.FULL
 
 
+@pytest.mark.parametrize(
+    ("trained", "hint"),
+    [
+        (142_857, "a model with a window of 142,858 would hold it"),
+        (142_858, "the setting model.context = 142858 would hold it"),
+    ],
+)
+def test_a_window_that_the_model_was_trained_for_is_a_matter_of_a_setting(trained: int, hint: str) -> None:
+    assert decide_coverage(CoverageSizes(full=100_000, map=5_000), replace(ROOM, trained=trained)).hint == hint
+
+
 @pytest.mark.parametrize("tier", list(Coverage))
 def test_a_forced_tier_that_fits_is_taken(tier: Coverage) -> None:
     decision = decide_coverage(SIZES, ROOM, forced=tier)
