@@ -43,7 +43,7 @@ def test_it_needs_no_daemon_and_makes_the_file(use, config):
 
 
 def test_a_model_that_the_daemon_cannot_load_is_not_written(use, lorekeep, config, monkeypatch, folder):
-    async def refuse(principal, name):
+    async def refuse(name):
         yield filled(ProgressEvent, phase="loading", total=1)
         raise InvalidRequest(f"{name} cannot be loaded: it is broken", "builtin:quoter answers again")
 
@@ -60,7 +60,7 @@ def test_later_changes_the_file_alone_and_says_how_it_takes_effect(use, lorekeep
 
 
 def test_who_may_not_change_the_daemon_changes_the_own_file_and_is_told(use, lorekeep, config):
-    async def refuse(principal, name):
+    async def refuse(name):
         raise NotPermitted("PUT /v1/model needs admin")
         yield {}
 
