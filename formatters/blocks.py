@@ -71,7 +71,7 @@ class Item:
     turn:     State: the turn it belongs to, from 0. Query: 0 is the question, then what the running turn appended.
               Elsewhere 0.
     node:     the name the relevance gate knows it by.
-    pinned:   never cut. verbatim: never condensed or paraphrased.
+    pinned:   never cut.
     """
 
     key: str
@@ -81,7 +81,6 @@ class Item:
     turn: int = 0
     node: str = ""
     pinned: bool = False
-    verbatim: bool = False
 
     @cached_property
     def digest(self) -> str:

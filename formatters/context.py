@@ -112,7 +112,6 @@ class KarmaEntry(ContextView):
     source: Line = ""
     node: Line = ""
     pinned: bool = False
-    verbatim: bool = False
 
 
 class KarmaView(ContextView):

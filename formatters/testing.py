@@ -156,7 +156,7 @@ def _karma() -> KarmaView:
     return KarmaView(
         entries=(
             KarmaEntry(heading="Known Information", text="The port is 8080."),
-            KarmaEntry(heading="Active Constraints", text="No new dependencies.", pinned=True, verbatim=True),
+            KarmaEntry(heading="Active Constraints", text="No new dependencies.", pinned=True),
         )
     )
 

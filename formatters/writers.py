@@ -85,7 +85,7 @@ def _text(identity: IdentityView) -> tuple[Item, ...]:
     if not identity.text.strip():
         return ()
     text = identity.text.strip("\n") + "\n\n"
-    return (Item("1", text, identity.name, node="identity_context", pinned=True, verbatim=True),)
+    return (Item("1", text, identity.name, node="identity_context", pinned=True),)
 
 
 def _tools(tools: tuple[ToolView, ...]) -> tuple[Item, ...]:
@@ -108,7 +108,7 @@ def codex_items(pieces: "Memo[tuple[CodexPiece, ...], tuple[Item, ...]]", codex:
 def amendment_item(amendment: AmendmentView, *, key: str, turn: int = 0) -> Item:
     """An entry of the change log, ordered by its number: in the Codex of a new conversation, in State of a running one."""
     text = passage(f"amendment {amendment.number}: {amendment.path}", amendment.text)
-    return Item(f"{key}/{amendment.number:08d}", text, amendment.path, turn=turn, node="codex", verbatim=True)
+    return Item(f"{key}/{amendment.number:08d}", text, amendment.path, turn=turn, node="codex")
 
 
 def _heading(name: str) -> Item:
@@ -122,7 +122,7 @@ def _piece_items(pieces: tuple[CodexPiece, ...]) -> tuple[Item, ...]:
 def _piece(place: int, piece: CodexPiece) -> Item:
     heading = piece.path if piece.kind == "full" else f"{piece.path} ({piece.kind})"
     # The key is the place in the generation's frozen order, not the path: files that change often are last.
-    return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex", verbatim=True)
+    return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex")
 
 
 def environment_items(around: EnvironmentView, sigil: SigilView) -> tuple[Item, ...]:
@@ -150,9 +150,7 @@ def _allowed(around: EnvironmentView) -> tuple[Item, ...]:
 
 def _system(around: EnvironmentView) -> tuple[Item, ...]:
     return tuple(
-        Item(
-            f"3/{place:08d}", section("Instructions of the client", text), "client", node="client_system", verbatim=True
-        )
+        Item(f"3/{place:08d}", section("Instructions of the client", text), "client", node="client_system")
         for place, text in enumerate(around.client_system)
     )
 
@@ -185,7 +183,7 @@ def karma_items(karma: KarmaView) -> tuple[Item, ...]:
 
 
 def _karma_section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
-    """The heading and each entry are items of their own, so that one memory can be cut without the others."""
+    """The heading and each entry are items of their own, so that a trace names the record of each."""
     key = f"1/{_heading_order(heading):02d}/{heading}"
     yield Item(key, f"# {heading}\n", "karma", node="karma")
     for place, entry in enumerate(entries):
@@ -195,7 +193,6 @@ def _karma_section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item
             entry.source or "karma",
             node=entry.node or "karma",
             pinned=entry.pinned,
-            verbatim=entry.verbatim,
         )
 
 
@@ -212,7 +209,7 @@ def state_items(state: StateView) -> tuple[Item, ...]:
 
 
 def _turn(place: int, turn: TurnView) -> list[Item]:
-    words = Item(WORDS, turn.text, turn.role, turn.role, place, "working_memory", verbatim=True)
+    words = Item(WORDS, turn.text, turn.role, turn.role, place, "working_memory")
     return [*_artifacts(place, turn), words]
 
 
@@ -231,7 +228,6 @@ def _attachments(turn: int, files: tuple[AttachmentView, ...]) -> list[Item]:
             turn=turn,
             node="attachments",
             pinned=True,
-            verbatim=True,
         )
         for place, file in enumerate(files, start=1)
     ]
@@ -250,14 +246,13 @@ def _passage(turn: int, found: Evidence) -> Item:
     heading = f"{where} {found.symbol}" if found.symbol else where
     # By place in the code, not by rank: the same passages for another question are then the same items in the same order.
     key = f"5/{found.path}:{found.start:08d}-{found.end:08d} {found.symbol}"
-    return Item(key, passage(heading, found.text), where, turn=turn, node="evidence", verbatim=True)
+    return Item(key, passage(heading, found.text), where, turn=turn, node="evidence")
 
 
 def query_items(query: str, running: tuple[TurnView, ...]) -> tuple[Item, ...]:
-    asked = Item("1", query, "user", Role.USER, node="query", pinned=True, verbatim=True)
+    asked = Item("1", query, "user", Role.USER, node="query", pinned=True)
     since = (
-        Item("1", turn.text, turn.role, turn.role, place, "act_history", verbatim=True)
-        for place, turn in enumerate(running, start=1)
+        Item("1", turn.text, turn.role, turn.role, place, "act_history") for place, turn in enumerate(running, start=1)
     )
     return (asked, *since)
 
