@@ -23,7 +23,7 @@ from codex.progress import Cancelled, Meter, Report, never, progress_at, silent
 from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileTree, Scan, Skipped
-from codex.trees.secrets import find_secret
+from codex.trees.secrets import compile_rules, find_secret
 
 _RULES = 3  # raise it when the rules of `inspect` change: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one
@@ -115,7 +115,7 @@ class Ingest:
         limits = self.settings.ingest
         if unread:
             self.report(progress_at("rules", 0, 0, 0.0))
-            find_secret(b"", must=False)  # compiles the rules: seconds for the first load on a machine
+            compile_rules()
         meter = Meter("read", len(unread), self.report, self.clock)
         with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
             try:
@@ -163,7 +163,7 @@ def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tu
     if not named and max(map(len, raw.replace(b"\r", b"\n").split(b"\n"))) > settings.walk.max_line_bytes:
         return SkipReason.MINIFIED, None
     taken = named or settings.secrets.load_secret_contents
-    if secret := find_secret(raw, must=not taken):
+    if secret := find_secret(raw) if not taken or compile_rules() else None:
         holds = f"it holds what looks like a {secret.kind}"
         if not taken:
             return SkipReason.SECRET_CONTENT, f"{secret.line}: left out, {holds}"

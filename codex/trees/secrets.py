@@ -35,18 +35,23 @@ class Finding:
     line: int
 
 
-def find_secret(raw: bytes, *, must: bool = True) -> Finding | None:
+def compile_rules() -> bool:
+    """Makes the scanner: seconds for the first load on a machine. False where the rules cannot be used on it."""
+    try:
+        with _compiling:
+            _scanner()
+    except CodexError:
+        return False
+    return True
+
+
+def find_secret(raw: bytes) -> Finding | None:
     """The first secret in a file, or None. Safe to call from several threads.
 
-    Raises CodexError where the rules cannot be used on this machine; without `must` nothing is found then.
+    Raises CodexError where the rules cannot be used on this machine.
     """
     with _compiling:
-        try:
-            scanner = _scanner()
-        except CodexError:
-            if must:
-                raise
-            return None
+        scanner = _scanner()
     found = [
         Finding(_kind(one.rule_id), one.location["line"])
         for one in scanner.scan(raw)
