@@ -85,12 +85,13 @@ class ChunkHit:
 class SearchResult:
     """Hits, best first, and what the search could not see.
 
-    `holding`: chunks known to hold all that was asked for as it is, shown or not; there may be more.
+    `holding`: how many chunks of which files are known to hold all that was asked for as it is, shown or not; there may be
+    more.
     """
 
     hits: tuple[ChunkHit, ...] = ()
     notices: tuple[str, ...] = ()
-    holding: int = 0
+    holding: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Search:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
             return _chosen(ranked, n, by_meaning, exact)
 
-        holding = sum(share == 1.0 for share in exact.values())
+        holding = Counter(place.path for place, share in exact.items() if share == 1.0)
         return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
 
     def _exact(self, question: Question, codex: str, n: int) -> tuple[dict[ChunkPlace, float], tuple[str, ...]]:
@@ -233,7 +234,9 @@ def as_held(
         now = hit if hit.digest == digest else _read_again(hit, read(hit.path, digest), question)
         if now is not None:
             hits.setdefault(ChunkPlace(now.path, now.start, now.end), now)
-    return replace(found, hits=tuple(hits.values()), holding=0)
+    otherwise = {hit.path for hit in found.hits if hit.digest != digests.get(hit.path)}
+    holding = {path: places for path, places in found.holding.items() if path not in otherwise}
+    return replace(found, hits=tuple(hits.values()), holding=holding)
 
 
 def _read_again(hit: ChunkHit, document: Document, question: Question) -> ChunkHit | None:

@@ -203,7 +203,8 @@ class ArchiveSearch:
             for one in found.hits
         )
         shown = sum(hit.exact for hit in hits)
-        more = (not_shown(found.holding - shown),) if strings and found.holding > shown else ()
+        left = sum(found.holding.values()) - shown
+        more = (not_shown(left),) if strings and left > 0 else ()
         return SearchReply(hits=hits, notices=(*more, *notices))
 
     async def _seen(

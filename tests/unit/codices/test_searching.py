@@ -95,3 +95,15 @@ def test_places_of_files_that_the_codex_no_longer_holds_are_not_counted():
     body = "    value = 1\n" * 40
     text = "".join(f"def f{number}():\n    raise ValueError('<no such>')\n{body}" for number in range(5))
     assert report({"a.py": text}, '"<no such>"', 2, held={"a.py": "gone = True\n"})["notices"] == []
+
+
+def test_places_of_other_files_are_counted_where_one_was_indexed_otherwise():
+    body = "    value = 1\n" * 40
+    text = "".join(f"def f{number}():\n    raise ValueError('<no such>')\n{body}" for number in range(5))
+    files = {"a.py": text, "b.py": "raise ValueError('<no such>')\n"}
+    found = report(files, '"<no such>"', 3, held={**files, "b.py": "gone = True\n"})
+    assert {hit["path"] for hit in found["hits"]} == {"a.py", "b.py"}
+    shown = sum(hit["exact"] for hit in found["hits"])
+    assert found["notices"] == [
+        f"at least {5 - shown} more places hold what was asked for as it is; a larger -n shows more"
+    ]

@@ -147,8 +147,8 @@ def test_all_chunks_that_hold_a_quoted_string_come_before_its_words_and_are_coun
         ("one.py", None),
     ]
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
-    assert found.holding == 3
-    assert search({"many.py": many}).search('"<size>"', "c", 1).holding == 3
+    assert found.holding == {"many.py": 3}
+    assert search({"many.py": many}).search('"<size>"', "c", 1).holding == {"many.py": 3}
 
 
 def test_a_quoted_string_that_nothing_holds_is_searched_by_its_words_and_said() -> None:
