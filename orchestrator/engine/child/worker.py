@@ -67,6 +67,7 @@ from orchestrator.engine.scheduler.planner import Limits
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
+OLDEST_EACH = 4  # schemas, one is that which has waited longest: a stream of small ones holds up none for ever
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
 CORE_SECONDS = 1.0  # between looks at the cores; the kernel counts in hundredths
@@ -283,27 +284,28 @@ class Frontend:
 class SchemaSamplers:
     """Makes the samplers of jobs with a JSON schema, in a thread beside the loop: `post` takes them as they are made.
 
-    One at a time, because the steps miss each core that compiles; a small schema goes before larger ones.
+    One at a time, because the steps miss each core that compiles; a small schema goes before larger ones,
+    but each fourth one is the one that has waited longest.
     """
 
     def __init__(self, make: Callable[[Sampling], Sampler], post: Callable[[object], None], watch: Watch) -> None:
         self._make = make
         self._post = post
         self._watch = watch
-        self._jobs: queue.PriorityQueue[tuple[int, int, Sampling]] = queue.PriorityQueue()
-        self._wanted: set[int] = set()  # tickets
+        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each job taken
+        self._wanted: dict[int, Sampling] = {}  # by ticket, in the order in which they came
         self._compiles = False
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
 
     def take(self, job: InferenceJob) -> None:
         """Returns at once."""
-        self._wanted.add(job.ticket)
-        self._jobs.put((len(job.sampling.schema), job.ticket, job.sampling))
+        self._wanted[job.ticket] = job.sampling
+        self._came.put(None)
         if self._thread.ident is None:
             self._thread.start()
 
     def call_off(self, ticket: int) -> None:
-        self._wanted.discard(ticket)
+        self._wanted.pop(ticket, None)
 
     def close(self) -> bool:
         """Makes no more; False while one is still being made."""
@@ -311,12 +313,16 @@ class SchemaSamplers:
         return not self._compiles
 
     def _run(self) -> None:
+        made = 0
         while True:
-            _, ticket, sampling = self._jobs.get()
+            self._came.get()
             self._compiles = True  # first: what `close` calls off after this may be made all the same
-            if ticket in self._wanted:
+            if waiting := list(self._wanted.items()):
+                made += 1
+                oldest, smallest = waiting[0], min(waiting, key=lambda one: len(one[1].schema))
+                ticket, sampling = smallest if made % OLDEST_EACH else oldest
+                self._wanted.pop(ticket, None)
                 self._post(SamplerMade(ticket, self._made(sampling)))
-                self._wanted.discard(ticket)
             self._compiles = False
 
     def _made(self, sampling: Sampling) -> Sampler | SchemaRefused:

@@ -169,6 +169,19 @@ def test_a_small_schema_is_compiled_before_larger_ones_that_wait_and_one_called_
         assert backend.begun.empty()
 
 
+def test_a_large_schema_is_compiled_though_small_ones_come_all_the_time() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "first")])
+        assert backend.begun.get(timeout=SOON) == "first"
+        wire.send([job(2, "a larger one"), *(job(ticket, "small") for ticket in range(3, 9)), Cancel(8)])
+        assert ended(heard).ticket == 8
+        backend.allowed.release(7)
+        assert {ended(heard).ticket for _ in range(7)} == {1, 2, 3, 4, 5, 6, 7}
+        begun = [backend.begun.get(timeout=SOON) for _ in range(6)]
+        assert begun == ["small", "small", "a larger one", "small", "small", "small"]
+
+
 def test_a_schema_that_is_refused_ends_its_question_with_the_reason_whatever_waits_before_it() -> None:
     backend = Compiling()
     with child(backend) as (wire, heard):
