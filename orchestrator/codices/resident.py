@@ -1,4 +1,4 @@
-"""What each codex is served as: built when it is first needed, and replaced in one step by what was made beside it.
+"""What each codex is served as: built when it is first needed, and replaced in one step by a successor.
 
     build          catalog ─▶ state ─▶ its floor is computed in the background
     a change       disk ─▶ log ─▶ the same state with a longer log
@@ -25,7 +25,7 @@ from orchestrator.codices.building import CodexBuilder, mended
 from orchestrator.codices.floors import DEFAULT, Floors, ServingIdentities
 from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, take_back
 from orchestrator.codices.transitions import CodexFacts, DueFloor
-from orchestrator.errors import LoadInProgress, LoreError, NotReady, translated
+from orchestrator.errors import LoreError, NotReady, translated
 from orchestrator.machine.machine import Machine
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import (
@@ -41,8 +41,6 @@ from orchestrator.prompt.coverage import (
 
 log = logging.getLogger("lorekeep.codices")
 
-AGAIN_S = 2.0  # until the disk is compared again where another load has the files
-
 
 @dataclass(frozen=True)
 class Successor:
@@ -57,8 +55,8 @@ class Successor:
 
 
 class ResidentCodices:
-    """One event loop calls all of it. `forced`: the coverage that the settings name for all; `dwell`: how long a wish for
-    another coverage must last. Before the model is loaded, no codex is built."""
+    """One event loop calls all of it but `digests`. `forced`: the coverage that the settings name for all; `dwell`: how
+    long a wish for another coverage must last. Before the model is loaded, no codex is built."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class ResidentCodices:
         return self._states.get(name)
 
     def digests(self, name: str, paths: Collection[str]) -> Mapping[str, str]:
-        """Of those of these files that the codex answers from. For a worker thread. Raises CodexError."""
+        """Of those of these files that the codex answers from. For any thread. Raises CodexError."""
         state = self._states.get(name)
         if state is not None:
             return {path: state.digests[path] for path in paths if path in state.digests}
@@ -142,11 +140,16 @@ class ResidentCodices:
         self._identity_size = size
         return self._machine.room(size)
 
-    async def _put(self, state: CodexState, *, release: bool) -> tuple[CodexState, bool]:
-        """The codex is served as this from now on, with what was logged since it was built. And whether it is another
-        generation than before, whose floors have then been left."""
+    async def _put(self, state: CodexState, *, release: bool, compare: bool = False) -> tuple[CodexState, bool]:
+        """The codex is served as this from now on, with what was logged since it was built; with `compare`, another
+        generation also with what is on disk by now. And whether it is another generation than before, whose floors have
+        then been left. Raises LoreError, and nothing has changed then."""
         name = state.name
         async with self.disk(name):
+            before = self._states.get(name)
+            is_new = before is None or before.generation.number != state.generation.number
+            if is_new and compare:  # what changed while its floor was computed is in the log of the old generation
+                state = (await self._builder.with_changes(name, state))[0] or state
             with translated():
                 log_now = await asyncio.to_thread(self._library.catalog.amendments, name, state.generation.number)
                 if len(log_now) != len(state.log):
@@ -154,7 +157,6 @@ class ResidentCodices:
                 before = self._states.get(name)
                 self._states[name] = state if before is None else state.behind(before)
                 self._moves.pop(name, None)
-                is_new = before is None or before.generation.number != state.generation.number
                 if is_new:
                     self._questions[name] = 0
                 if is_new and release:
@@ -231,8 +233,8 @@ class ResidentCodices:
 
     async def changed(self, name: str) -> bool:
         """Files of a codex may have changed: the log grows by what did, the index follows, and the floor gets the new
-        entries behind it. Needs no model for a codex that is not built yet. False where nothing has changed of one that is.
-        Raises Conflict while another load has the files."""
+        entries behind it. Needs no model for a codex that is not built yet. Returns False where a built codex has not
+        changed. Raises Conflict while another load has the files."""
         async with self.disk(name):
             state = self._states.get(name)  # None: it could not be built yet, and will be with this log
             amended, new = await self._builder.with_changes(name, state)
@@ -355,11 +357,12 @@ class ResidentCodices:
         return replace(made, computed=True)
 
     async def commit(self, made: Successor) -> None:
-        """The codex is served on this floor from now on. Floors of older generations and versions are released."""
+        """The codex is served on this floor from now on. Floors of older generations and versions are released. Raises
+        LoadInProgress while another load has the files: it is served as before."""
         key, name = made.key, made.key.codex
         async with self._build_locks[name]:
             state = made.state if made.anew else self._states.get(name, made.state)
-            state, is_new = await self._put(state, release=True)
+            state, is_new = await self._put(state, release=True, compare=True)
             if made.computed:
                 self._identities.now_resident(key)
             if key.identity.name == DEFAULT:
@@ -371,20 +374,10 @@ class ResidentCodices:
             fields = {"codex": name, "generation": generation.number, "reason": generation.why}
             moved = "codex %s moved to generation %d: %s"
             log.info(moved, name, generation.number, generation.why, extra={"fields": fields})
-            await self._catch_up(name)
         elif made.anew:
             log.info("codex %s moved to the coverage %s: %s", name, state.decision.coverage, state.decision.reason)
         else:
             log.info("codex %s is asked under version %s of identity %s", name, key.identity.version, key.identity.name)
-
-    async def _catch_up(self, name: str) -> None:
-        """What changed while a floor was computed went into the log of the old generation."""
-        while True:
-            try:
-                await self.changed(name)
-                return
-            except LoadInProgress:  # of another codex of the same files
-                await asyncio.sleep(AGAIN_S)
 
     async def engine(self) -> None:
         await self._floors.client.ensure_ready()

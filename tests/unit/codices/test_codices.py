@@ -154,12 +154,16 @@ async def test_behind_a_cancelled_load_a_floor_that_nobody_can_ask_on_is_not_com
     assert house.floors.progress("code") is None
 
 
-async def test_a_generation_that_moved_while_another_load_has_its_files_follows_the_disk_behind_it(house, monkeypatch):
-    monkeypatch.setattr("orchestrator.codices.resident.AGAIN_S", 0.0)
+async def test_a_generation_is_served_with_what_changed_meanwhile_and_not_before_that_can_be_read(house):
     await house.residents.build("code")
     house.write("a = 22\n")
     house.load()
     made = await house.residents.prepare("code", SimpleNamespace(coverage="", files="a long log"))
-    house.builder.busy = 2
+    house.write("a = 333\n")
+    house.builder.busy = 1
+    with pytest.raises(LoadInProgress):  # the table tries again
+        await house.residents.commit(made)
+    assert (house.builder.followed, house.answers_from()) == ([], "a = 1\n")
     await house.residents.commit(made)
     assert (house.builder.followed, house.residents.get("code").generation.number) == ([2], 2)
+    assert house.answers_from() == "a = 333\n"
