@@ -27,7 +27,7 @@ from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.model_file import setting_of
-from orchestrator.prompt.situation import choice_notice, choose_codex
+from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.status import About
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
 from orchestrator.wire.answers import PlanReply
@@ -243,22 +243,20 @@ class Program:
         return self.codex_report(state or await self.loaded_codices.ensure_built(name))
 
     async def drop(self, name: str) -> None:
-        self.loads.refuse_running(name)
-        self.watchers.forget(name)
-        await self.loaded_codices.drop(name)
-        self.loads.forget(name)
-        self.upkeep.forget(name)
+        with self.loads.dropping(name):
+            self.watchers.forget(name)
+            await self.loaded_codices.drop(name)
+            self.loads.forget(name)
+            self.upkeep.forget(name)
 
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
-        candidates = await self.loaded_codices.candidates(codex, cwd)
-        name = choose_codex(codex, cwd, candidates)
+        name, choice = choose_codex(codex, cwd, await self.loaded_codices.candidates(codex, cwd))
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
             branch = await self._branch(name)
             found = await self.searcher.report(query, name, n, graph=graph, branch=branch)
-        choice = choice_notice(codex, cwd, candidates)
         return found.model_copy(update={"notices": (choice, *found.notices)}) if choice else found
 
     async def _branch(self, name: str) -> str | None:

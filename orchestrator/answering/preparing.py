@@ -38,7 +38,6 @@ from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.situation import (
     SessionCodex,
-    choice_notice,
     choose_codex,
     environment_of,
     named_documents,
@@ -167,7 +166,7 @@ class Preparer:
     # -- who and where
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None, str]:
-        """And what to know of how it was chosen."""
+        """The session, the codex, and a notice where the codex was chosen for the user."""
         session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = SessionCodex(session.name, session.codex) if session is not None else None
         cwd = ask.client.get("cwd", "")
@@ -175,8 +174,7 @@ class Preparer:
         if not candidates and ask.codex is None and kept is None:
             name, choice = None, "" if ask.continue_last else NOTHING_LOADED
         else:
-            name = choose_codex(ask.codex, cwd, candidates, kept)
-            choice = choice_notice(ask.codex, cwd, candidates) if kept is None else ""
+            name, choice = choose_codex(ask.codex, cwd, candidates, kept)
         codex_state = await self.codices.ensure_built(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)

@@ -85,8 +85,7 @@ class Freshness:
     @property
     def notice(self) -> str:
         begun = f"its load ended early: {self.failed}" if self.failed else ""
-        again = f"load again: it continues; or take it out: lore codex drop {self.name}"
-        rest = "" if self.loaded or self.loading else again
+        rest = "" if self.loaded or self.loading else load_or_drop(self.name)
         parts = (self.lost, begun, rest, self.followed.notice, self._left(), self.archive)
         return "; ".join(part for part in parts if part)
 
@@ -130,6 +129,11 @@ class Freshness:
             return f"{self.name}: {left}"
         behind = self.followed.taking_in or not self.followed.compared
         return f"{self.name}: {self._followed()}" if behind else ""
+
+
+def load_or_drop(name: str) -> str:
+    """What to do about a codex that is not loaded to the end."""
+    return f"load again: it continues; or take it out: lore codex drop {name}"
 
 
 class FreshnessGauge:

@@ -19,8 +19,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Event
@@ -37,7 +37,7 @@ from orchestrator.codices.building import mended
 from orchestrator.codices.codices import Codices
 from orchestrator.codices.coverages import surveyed
 from orchestrator.codices.floors import Floors
-from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.freshness import CodexWatchers, load_or_drop
 from orchestrator.codices.report import CodexReports, progress_event, tokens_of
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
@@ -182,8 +182,7 @@ class CodexLoader:
         """The fault of a cancelled load, with the codex as it was."""
         await self._go_back(was)
         if was.number is None:
-            take_out = f"load again: it continues; or take it out: lore codex drop {was.name}"
-            return LoreError(f"the load was cancelled: {was.name} is not loaded to the end", take_out)
+            return LoreError(f"the load was cancelled: {was.name} is not loaded to the end", load_or_drop(was.name))
         return LoreError(f"the load was cancelled: {was.name} is as it was before")
 
     async def _go_back(self, was: StateBeforeLoad) -> None:
@@ -425,10 +424,11 @@ class Loads:
 
     def __init__(self) -> None:
         self._last: dict[str, RunningLoad] = {}
+        self._dropped: set[str] = set()  # they are being dropped
 
     def begin(self, name: str, work: Callable[[RunningLoad], Awaitable[None]]) -> RunningLoad:
-        """Raises Conflict while a load of that name runs."""
-        self.refuse_running(name)
+        """Raises Conflict while a load of that name runs, or it is being dropped."""
+        self._refuse_taken(name)
         self._last[name] = load = RunningLoad(name, work, self.failed(name))
         return load
 
@@ -436,8 +436,19 @@ class Loads:
         found = self._last.get(name)
         return found if found is not None and found.running() else None
 
-    def refuse_running(self, name: str) -> None:
-        """Raises Conflict while a load of that name runs."""
+    @contextmanager
+    def dropping(self, name: str) -> Iterator[None]:
+        """No load of that name begins inside. Raises Conflict while one runs."""
+        self._refuse_taken(name)
+        self._dropped.add(name)
+        try:
+            yield
+        finally:
+            self._dropped.discard(name)
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self._dropped:
+            raise Conflict(f"{name!r} is being dropped", "try again in a moment")
         if self.find(name) is not None:
             watch = "watch it with `lore status`"
             raise LoadInProgress(f"a load of {name!r} is running", f"{watch}, or stop it: lore load --cancel {name}")

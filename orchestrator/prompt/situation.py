@@ -83,15 +83,16 @@ class SessionCodex:
 
 def choose_codex(
     asked: str | None, cwd: str, candidates: Sequence[ReadableCodex], conversation: SessionCodex | None = None
-) -> str | None:
-    """The codex's name, or None for the bare model."""
+) -> tuple[str | None, str]:
+    """The codex's name, or None for the bare model. And a notice where the folder of the working directory is loaded as
+    several codices and none is named: which one was chosen, and how to choose another."""
     if conversation is not None:
-        return _kept(asked, candidates, conversation)
-    if asked == BARE:
-        return None
+        return _kept(asked, candidates, conversation), ""
     if asked is not None:
-        return _named(asked, candidates)
-    return _around(cwd, candidates) or _only(candidates)
+        return (None if asked == BARE else _named(asked, candidates)), ""
+    *others, chosen = _around(cwd, candidates) or [_only(candidates)]
+    too = f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"
+    return chosen, too if others else ""
 
 
 def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: SessionCodex) -> str | None:
@@ -112,27 +113,11 @@ def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
     raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH")
 
 
-def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> str | None:
-    if not cwd:
-        return None
-    around = _all_around(cwd, candidates)
-    return around[-1] if around else None
-
-
-def _all_around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
+def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
     """Names, sorted, of what is loaded from the deepest folder that holds the working directory."""
-    holding = [candidate for candidate in candidates if PurePosixPath(cwd).is_relative_to(candidate.root)]
+    holding = [candidate for candidate in candidates if cwd and PurePosixPath(cwd).is_relative_to(candidate.root)]
     deepest = max((len(PurePosixPath(candidate.root).parts) for candidate in holding), default=0)
     return sorted({one.name for one in holding if len(PurePosixPath(one.root).parts) == deepest})
-
-
-def choice_notice(asked: str | None, cwd: str, candidates: Sequence[ReadableCodex]) -> str:
-    """Said to who names no codex and stands in a folder of several: which one was chosen, and how to choose another."""
-    around = _all_around(cwd, candidates) if cwd and asked is None else []
-    if len(around) < 2:
-        return ""
-    *others, chosen = around
-    return f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"
 
 
 def _only(candidates: Sequence[ReadableCodex]) -> str:

@@ -47,6 +47,21 @@ async def test_a_fault_is_told_and_remembered_until_the_next_load():
     assert loads.failed("a") == ""
 
 
+async def test_while_a_codex_is_dropped_no_load_of_it_begins():
+    async def work(load):
+        await asyncio.sleep(0)
+
+    loads = Loads()
+    with loads.dropping("a"):
+        with pytest.raises(Conflict, match="is being dropped"):
+            loads.begin("a", work)
+        assert await seen(loads.begin("b", work)) == []
+    load = loads.begin("a", work)
+    with pytest.raises(Conflict, match="is running"), loads.dropping("a"):
+        pass
+    assert await seen(load) == []
+
+
 async def test_a_load_that_is_refused_because_of_another_codex_is_no_failure_of_this_one():
     async def taken(load):
         await asyncio.sleep(0)

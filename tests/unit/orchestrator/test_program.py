@@ -15,10 +15,11 @@ from governor.footprint import KvPlan
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, GovernorSettings
+from orchestrator.codices.loads import Loads
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.model import EngineSpec
-from orchestrator.errors import EngineFailed
+from orchestrator.errors import Conflict, EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.program import AwaitedModel, Program
 
@@ -74,3 +75,19 @@ async def test_it_is_ready_while_the_engine_s_process_is_and_not_while_it_cannot
     ready, why = await Program.ready(SimpleNamespace(model_ready=lambda: spoken, client=client))
     assert ready == (state is ChildState.READY)
     assert why == "no process to spare"
+
+
+async def test_a_load_that_comes_while_its_codex_is_dropped_is_refused():
+    loads, forgotten = Loads(), []
+
+    async def dropped(name):
+        with pytest.raises(Conflict):
+            loads.begin(name, lambda load: asyncio.sleep(0))
+        forgotten.append(name)
+
+    forgets = SimpleNamespace(forget=forgotten.append)
+    codices = SimpleNamespace(drop=dropped)
+    await Program.drop(SimpleNamespace(loads=loads, watchers=forgets, loaded_codices=codices, upkeep=forgets), "code")
+    assert forgotten == ["code"] * 3
+    loads.begin("code", lambda load: asyncio.sleep(0))
+    await loads.stop()

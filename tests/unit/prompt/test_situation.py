@@ -1,5 +1,7 @@
 """The circumstances of a turn, in words, pinned while they hold."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from formatters.context import SigilView
@@ -8,7 +10,6 @@ from orchestrator.prompt.situation import (
     Levels,
     ReadableCodex,
     SessionCodex,
-    choice_notice,
     choose_codex,
     environment_of,
     may_use,
@@ -69,18 +70,28 @@ OTHER = ReadableCodex("other", "/other")
 ALL = (OUTER, INNER, OTHER)
 
 
+def name_of(
+    asked: str | None, cwd: str, among: Sequence[ReadableCodex], kept: SessionCodex | None = None
+) -> str | None:
+    return choose_codex(asked, cwd, among, kept)[0]
+
+
+def notice(asked: str | None, cwd: str, among: Sequence[ReadableCodex]) -> str:
+    return choose_codex(asked, cwd, among)[1]
+
+
 def test_a_named_codex_is_taken() -> None:
-    assert choose_codex("other", "/src", ALL) == "other"
+    assert name_of("other", "/src", ALL) == "other"
 
 
 def test_none_asks_the_bare_model_whatever_is_loaded() -> None:
-    assert choose_codex("none", "/src", ALL) is None
-    assert choose_codex("none", "", ()) is None
+    assert name_of("none", "/src", ALL) is None
+    assert name_of("none", "", ()) is None
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
     with pytest.raises(NotFound) as refusal:
-        choose_codex("iner", "/src", ALL)
+        name_of("iner", "/src", ALL)
     assert "inner" in refusal.value.hint
 
 
@@ -95,62 +106,65 @@ def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
     ],
 )
 def test_the_deepest_root_that_holds_the_working_directory_is_taken(cwd: str, name: str) -> None:
-    assert choose_codex(None, cwd, ALL) == name
+    assert name_of(None, cwd, ALL) == name
 
 
 def test_of_several_from_one_folder_the_choice_is_told_to_who_named_none() -> None:
     twins = (*ALL, ReadableCodex("docs", "/src/inner"), ReadableCodex("all", "/src/inner"))
-    assert choose_codex(None, "/src/inner/a", twins) == "inner"
+    assert name_of(None, "/src/inner/a", twins) == "inner"
     told = "this is about inner; the same folder is loaded as all, docs too: choose with -c NAME"
-    assert choice_notice(None, "/src/inner/a", twins) == told
-    assert choice_notice("inner", "/src/inner/a", twins) == ""
-    for cwd in ("", "/src", "/other", "/tmp"):
-        assert choice_notice(None, cwd, twins) == ""
+    assert notice(None, "/src/inner/a", twins) == told
+    assert notice("inner", "/src/inner/a", twins) == ""
+    for cwd in ("/src", "/other"):
+        assert notice(None, cwd, twins) == ""
+    for cwd in ("", "/tmp"):
+        with pytest.raises(InvalidRequest, match="none is named"):
+            notice(None, cwd, twins)
 
 
 def test_a_single_file_is_not_meant_by_who_stands_in_its_folder() -> None:
     file = ReadableCodex("clients.md", "/src/inner/docs/clients.md")
-    assert choose_codex(None, "/src/inner/docs", (*ALL, file)) == "inner"
-    assert choose_codex(None, "/src/inner/docs", (file,)) == "clients.md"  # there is no other
+    assert name_of(None, "/src/inner/docs", (*ALL, file)) == "inner"
+    assert name_of(None, "/src/inner/docs", (file,)) == "clients.md"  # there is no other
 
 
 def test_a_name_that_only_begins_alike_holds_nothing() -> None:
     with pytest.raises(InvalidRequest):
-        choose_codex(None, "/src-old", ALL)
+        name_of(None, "/src-old", ALL)
 
 
 def test_elsewhere_the_only_codex_is_taken() -> None:
-    assert choose_codex(None, "/tmp", (OTHER,)) == "other"
-    assert choose_codex(None, "", (OTHER,)) == "other"
+    assert name_of(None, "/tmp", (OTHER,)) == "other"
+    assert name_of(None, "", (OTHER,)) == "other"
 
 
 def test_elsewhere_among_several_the_names_are_told() -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        choose_codex(None, "/tmp", ALL)
+        name_of(None, "/tmp", ALL)
     assert "inner, other, outer" in refusal.value.hint
 
 
 def test_without_any_codex_the_way_out_is_told() -> None:
     with pytest.raises(InvalidRequest) as refusal:
-        choose_codex(None, "/tmp", ())
+        name_of(None, "/tmp", ())
     assert "-c none" in refusal.value.hint
 
 
 def test_a_conversation_keeps_its_codex() -> None:
-    assert choose_codex(None, "/other", ALL, SessionCodex("s", "inner")) == "inner"
-    assert choose_codex("inner", "/other", ALL, SessionCodex("s", "inner")) == "inner"
-    assert choose_codex(None, "/other", ALL, SessionCodex("s", None)) is None
+    assert name_of(None, "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert name_of("inner", "/other", ALL, SessionCodex("s", "inner")) == "inner"
+    assert name_of(None, "/other", ALL, SessionCodex("s", None)) is None
 
 
 @pytest.mark.parametrize(("asked", "kept"), [("other", "inner"), ("none", "inner"), ("inner", None)])
 def test_a_conversation_is_not_moved_to_another_codex(asked: str, kept: str | None) -> None:
     with pytest.raises(InvalidRequest):
-        choose_codex(asked, "/src", ALL, SessionCodex("s", kept))
+        name_of(asked, "/src", ALL, SessionCodex("s", kept))
 
 
 def test_a_conversation_whose_codex_was_dropped_says_so() -> None:
     with pytest.raises(NotFound):
-        choose_codex(None, "/src", ALL, SessionCodex("s", "gone"))
+        name_of(None, "/src", ALL, SessionCodex("s", "gone"))
 
 
 # ---- Which files a question names
