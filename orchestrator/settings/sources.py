@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,9 +20,6 @@ from pydantic.fields import FieldInfo
 from orchestrator.errors import SettingsError, wording
 from orchestrator.settings.model import Measure, Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped
 PREFIX = "LORE_"
@@ -173,7 +170,7 @@ def nested(values: Values, origins: Mapping[str, str]) -> dict[str, Any]:
     return tree
 
 
-def refusal(fault: "ErrorDetails", origins: Mapping[str, str]) -> SettingsError:
+def refusal(fault: Mapping[str, Any], origins: Mapping[str, str]) -> SettingsError:
     kind, message, given, context = fault["type"], fault["msg"], fault["input"], fault.get("ctx") or {}
     key = key_at(fault["loc"], origins)
     origin = origin_of(key, origins)
