@@ -199,15 +199,17 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 )
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh", "a.swift", "a.ex", "a.hs"])
 def test_four_times_the_hostile_text_takes_no_more_than_about_four_times_as_long(path: str, text: str) -> None:
-    """A second time where the first one fails: what the heap does meanwhile is not the text's."""
-    assert any(seconds(path, text) < 10 * seconds(path, text[: len(text) // 4]) + 0.5 for _ in range(2))
+    assert seconds(path, text) < 10 * seconds(path, text[: len(text) // 4]) + 0.5
 
 
 def seconds(path: str, text: str) -> float:
-    """Of this thread alone: other work on the machine does not count."""
-    before = time.thread_time()
-    outline(Document(path, text, "", len(text)))
-    return time.thread_time() - before
+    """Of this thread alone, the quicker of two: neither other work on the machine nor what the heap does then counts."""
+    taken = []
+    for _ in range(2):
+        before = time.thread_time()
+        outline(Document(path, text, "", len(text)))
+        taken.append(time.thread_time() - before)
+    return min(taken)
 
 
 @pytest.mark.parametrize(
