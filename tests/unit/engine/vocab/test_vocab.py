@@ -118,6 +118,12 @@ def test_every_name_that_has_a_pattern_is_fast(folder: Path, pre: str) -> None:
     assert Vocabulary(vocabulary_model(with_pre(folder, pre))).fast
 
 
+@pytest.mark.parametrize("pattern", sorted(set(PATTERNS.values())))
+def test_every_pattern_is_fast_after_all_its_probes(folder: Path, pattern: str) -> None:
+    pre = next(name for name, text in PATTERNS.items() if text == pattern)
+    assert Vocabulary(vocabulary_model(with_pre(folder, pre))).fast
+
+
 def test_a_lone_surrogate_becomes_the_replacement_character(quoter_model: Path) -> None:
     ours, _ = vocabulary(quoter_model)
     assert ours.text(ours.content("a\udcffb")).decode() == "a\ufffdb"
