@@ -218,6 +218,8 @@ class EngineClient:
 
     def _deliver(self, message: TicketMessage) -> None:
         if running := self._running.get(message.ticket):
+            if _lacks_floor(message) and running.job.floor not in self._floors:  # it was dropped before the job arrived
+                message = Completion(message.ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
             running.begun |= isinstance(message, AnswerDelta)
             running.messages.put_nowait(message)
         if isinstance(message, Completion):
@@ -303,6 +305,10 @@ class Calls:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(EngineUnavailable(why))
+
+
+def _lacks_floor(message: TicketMessage) -> bool:
+    return isinstance(message, Completion) and message.reason is Reason.UNKNOWN_FLOOR
 
 
 # -- what becomes of tickets when their child ends: decides, and sends nothing

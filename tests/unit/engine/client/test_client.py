@@ -26,6 +26,7 @@ from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
     Completion,
+    DropFloor,
     Grant,
     InferenceJob,
     Outcome,
@@ -79,6 +80,22 @@ async def test_an_answer_is_admitted_told_and_completed(unharmed):
 async def test_the_second_question_computes_only_its_own_tokens(unharmed):
     await collect(unharmed, job((1, 2, 3)))
     assert (await collect(unharmed, job((9, 9, 9))))[-1].computed == 3
+
+
+async def test_a_job_whose_floor_was_dropped_before_it_arrives_is_told_that_its_codex_was_dropped(unharmed):
+    unharmed.put_floor("gone", FLOOR)
+    unharmed.drop_floor("gone")
+    (ended,) = await collect(unharmed, job(floor="gone"))
+    assert (ended.outcome, ended.reason) == (Outcome.CANCELLED, Reason.DROPPED)
+    assert fault_of(ended).code == "codex_dropped"
+
+
+async def test_a_floor_that_the_child_should_know_and_does_not_is_a_fault_of_the_engine(unharmed):
+    unharmed.put_floor("lost", FLOOR)
+    unharmed._supervisor.send([DropFloor("lost")])
+    (ended,) = await collect(unharmed, job(floor="lost"))
+    unharmed.drop_floor("lost")
+    assert (ended.outcome, ended.reason) == (Outcome.REFUSED, Reason.UNKNOWN_FLOOR)
 
 
 async def test_calls_are_answered_while_the_loop_is_idle_or_busy():
