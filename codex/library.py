@@ -175,6 +175,8 @@ class Library:
                 if self.catalog.codex(job.name).newest is None:
                     self.catalog.drop(job.name)
                 raise
+            finally:
+                self.catalog.give_back()
             self._register(job)  # only now: a load that failed must not change what a reload would do
             return LoadResult(self.catalog.codex(job.name), generation, read)
 

@@ -20,7 +20,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from codex.catalog.databases import insist_on_own_file, insist_on_room, open_database, pages, transaction, translated
+from codex.catalog.databases import (
+    give_back,
+    insist_on_own_file,
+    insist_on_room,
+    open_database,
+    pages,
+    transaction,
+    translated,
+)
 from codex.catalog.generations import Codex, FileEntry, Generation, KnownFile
 from codex.documents import Document, document_from
 from codex.errors import CatalogError, Misplaced, UnknownCodex, UnknownGeneration
@@ -71,6 +79,7 @@ class Catalog:
         self._path = path
         self._lock = threading.RLock()
         self._database = open_database(path, schema)
+        self._database.execute("PRAGMA secure_delete = FAST")  # to delete must not take as much room as to store
 
     def close(self) -> None:
         with self._lock:
@@ -250,6 +259,7 @@ class Catalog:
         with self._writing() as database:
             database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (id_of(database, name), number))
             sweep(database)
+        self.give_back()
 
     def drop(self, name: str) -> None:
         """Drop a codex with its generations, and all bytes that nothing else holds. Raises UnknownCodex."""
@@ -257,6 +267,12 @@ class Catalog:
         with self._writing() as database:
             database.execute("DELETE FROM codex WHERE name = ?", (name,))
             sweep(database)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Return room that is not used to the disk: after a load, which leaves its log."""
+        with self._lock:
+            give_back(self._database)
 
     def _bare(self, name: str, number: int | None) -> tuple[int, Generation]:
         """Its key, and the generation without its entries."""

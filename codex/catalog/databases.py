@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ _NO_ROOM = {
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
 _UNCLEAR = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}  # and what is derived from them: the disk is asked
+_MAX_LOG = 1 << 20  # bytes: SQLite never shortens a log by itself, however much a transaction once wrote to it
 _LEAST_ROOM = 64 * 1024  # bytes: the index of the log alone has 32 KiB, from the first read on
 _KINDS = ((Path.is_dir, "a folder"), (Path.is_fifo, "a FIFO"), (Path.is_socket, "a socket"))
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
@@ -63,7 +64,9 @@ def open_database(
             if (found := _version(database)) > len(schema):
                 raise NewerCatalog(path, found, len(schema))
             path.chmod(0o600)
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file only: `give_back` can shrink it
             database.execute("PRAGMA journal_mode = WAL")
+            database.execute(f"PRAGMA journal_size_limit = {_MAX_LOG}")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("PRAGMA foreign_keys = ON")
             if _version(database) < len(schema):
@@ -97,6 +100,13 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Co
             raise
 
 
+def give_back(database: sqlite3.Connection) -> None:
+    """Returns the room of the log and of deleted rows to the disk; what cannot be now, later."""
+    for script in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)"):
+        with suppress(sqlite3.Error):  # the first makes the room that the second may need
+            database.executescript(script)
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Translates faults of SQLite and of the disk. Raises DiskFull, DatabaseDamaged, CatalogError."""
@@ -104,12 +114,12 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"no room left for {path}; free some and try again: it continues") from error
+            raise _no_room(path) from error
         raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
     except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
         code = getattr(error, "sqlite_errorcode", None)
         if _means_no_room(code, path):
-            raise DiskFull(f"no room left for {path} ({error}); free some and try again: it continues") from error
+            raise _no_room(path) from error
         if code in _DAMAGED or isinstance(error, UnicodeDecodeError):
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
@@ -280,11 +290,19 @@ def _foreign_kind(path: Path) -> str:
 def insist_on_room(path: Path, size: int) -> None:
     """Raises DiskFull where a transaction of `size` bytes would fill the disk.
 
-    SQLite writes them to the log and copies them into the file later. A log that fills the disk can be neither copied nor
-    truncated: every later write would fail, also one that deletes.
+    SQLite writes them to the log and copies all of the log into the file later. A log that fills the disk can be neither
+    copied nor truncated: every later write would fail, also one that deletes.
     """
-    if _is_full(path.parent, 2 * size + _LEAST_ROOM):
-        raise DiskFull(f"no room left for {path} ({2 * size:,} bytes); free some and try again: it continues")
+    log_file = path.with_name(f"{path.name}-wal")
+    need = 2 * size + (log_file.stat().st_size if log_file.exists() else 0)
+    if _is_full(path.parent, need + _LEAST_ROOM):
+        raise _no_room(path, need)
+
+
+def _no_room(path: Path, need: int = _LEAST_ROOM) -> DiskFull:
+    """SQLite's own "disk I/O error" would say nothing of the room."""
+    what = f"no room left for {path} (at least {need:,} bytes)"
+    return DiskFull(f"{what}; free some on that disk and try again: it continues")
 
 
 def _means_no_room(code: int | None, path: Path) -> bool:

@@ -15,7 +15,9 @@ from codex.catalog.databases import SqliteBytesCache, open_database
 from codex.catalog.generations import FileEntry, KnownFile
 from codex.catalog.tokens import TokenStore
 from codex.errors import CatalogError, DiskFull
+from codex.library import Library
 from codex.trees.port import TreeState
+from codex.trees.sources import LoadSpec
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.codices.state import CodexStateStore, Wishes
 from orchestrator.errors import LoreError
@@ -87,6 +89,36 @@ def test_a_load_that_the_disk_refuses_leaves_the_room_that_the_next_one_needs(di
     catalog.store("a", {"b": KnownFile("", "b", 1)}, {"b": b"1"})
     assert catalog.freeze("a", TreeState(), [FileEntry("b", "b", 1)], {}, ()).number == 1
     catalog.close()
+
+
+def bytes_of(path: Path) -> int:
+    return sum(one.stat().st_size for one in path.parent.glob(f"{path.name}*") if not one.name.endswith("-shm"))
+
+
+def test_a_codex_that_is_dropped_gives_its_room_back_to_the_disk_while_the_catalog_is_open(disk: Path) -> None:
+    catalog = Catalog(disk / "catalog.sqlite")
+    empty_bytes = bytes_of(disk / "catalog.sqlite")
+    catalog.register("a", "source", ["/a"], "{}")
+    with pytest.raises(DiskFull, match="free some on that disk"):
+        store_files(catalog, 50_000)
+    catalog.drop("a")
+    assert bytes_of(disk / "catalog.sqlite") <= empty_bytes
+    catalog.close()
+
+
+def test_a_load_leaves_no_log_behind_whether_it_ends_well_or_not(disk: Path, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text("a = 1\n")
+    library = Library(disk / "library")
+    log = disk / "library" / "catalog.sqlite-wal"
+    library.load(LoadSpec((str(tmp_path / "code"),), name="code"))
+    assert log.stat().st_size == 0
+    for number in range(20):
+        (tmp_path / "code" / f"{number}.txt").write_text(os.urandom(30_000).hex("\n", -40))
+    with pytest.raises(DiskFull):
+        library.load(LoadSpec((str(tmp_path / "code"),), name="code"))
+    assert log.stat().st_size == 0
+    library.close()
 
 
 @pytest.mark.parametrize(("make", "kind"), [(os.mkfifo, "a FIFO"), (os.mkdir, "a folder")])
