@@ -206,14 +206,14 @@ class PeerProtocol(HttpToolsProtocol):
         self._server = server
         self._accepting = accepting
         self._in_head = True
-        self._arrived = 0  # bytes of the head, as they came
+        self._arrived = 0  # bytes of the head, or of chunks' heads and trailers since the last byte of body
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wrapped = transport.get_extra_info("socket")  # asyncio's TransportSocket: the same methods, not the same class
         self.app_state = {**self.app_state, STATE_KEY: peer_of(wrapped)}
         super().connection_made(transport)  # type: ignore[arg-type]
-        self._deadline = self.loop.call_later(HEAD_S, self._late)
+        self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
@@ -229,10 +229,9 @@ class PeerProtocol(HttpToolsProtocol):
             self._feed(part)
 
     def _feed(self, part: bytes) -> None:
+        self._arrived += len(part)  # what is body is taken off again by the callbacks
         if self._in_head:
-            self._arrived += len(part)
-            if self._deadline is None:
-                self._deadline = self.loop.call_later(HEAD_S, self._late)
+            self._start_clock()
         try:
             self.parser.feed_data(part)
         except httptools.HttpParserUpgrade:
@@ -241,19 +240,37 @@ class PeerProtocol(HttpToolsProtocol):
             self._refuse(error)
             return
         if self._arrived == HEAD_BYTES:
-            words = f"the request's head is larger than {HEAD_BYTES:,} bytes"
+            words = f"the request's head, or what is beside its body, is larger than {HEAD_BYTES:,} bytes"
             self._answer(431, "too_large", words, "send fewer or shorter headers, and long texts in the body")
 
     # -- the parser's callbacks
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # nobody reads trailers
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        coding = [value.strip().lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if coding not in ([], [b"chunked"]):
+            raise ValueError("a transfer coding that is not known here")
         super().on_headers_complete()
         self._in_head, self._arrived = False, 0
         self._stop_clock()
 
+    def on_body(self, body: bytes) -> None:
+        self._arrived = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._in_head, self._arrived = True, 0
+        self._stop_clock()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The rest of a body that nobody reads any more has the deadline of a head."""
+        super().on_response_complete()
+        if self.cycle.response_complete and not self._in_head and not self.transport.is_closing():
+            self._start_clock()
 
     # -- refusals before there is a request
 
@@ -268,8 +285,8 @@ class PeerProtocol(HttpToolsProtocol):
         if isinstance(error, httptools.HttpParserInvalidMethodError) or self.parser.get_method() == b"CONNECT":
             self._answer(405, "wrong_method", "no method of HTTP that is known here", "routes take GET, POST, PUT, …")
             return
-        callback = isinstance(error, httptools.HttpParserCallbackError)  # uvicorn reads no such path
-        why = "its path cannot be read" if callback else str(error)
+        callback = isinstance(error, httptools.HttpParserCallbackError)
+        why = "its path or its transfer coding cannot be read" if callback else str(error)
         self._answer(400, "invalid_request", f"not a request of HTTP/1.1: {why}", "")
 
     def _answer(self, status: int, code: str, message: str, hint: str) -> None:
@@ -292,6 +309,10 @@ class PeerProtocol(HttpToolsProtocol):
             return False
         self.cycle.disconnected = True
         return True
+
+    def _start_clock(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(HEAD_S, self._late)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:

@@ -55,8 +55,25 @@ def refused(answer):
         (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid_request"),
         (POST + b"zz\r\nno size\r\n0\r\n\r\n", 400, "invalid_request"),
         (POST + b"2\r\n{}\r\nzz\r\n", 400, "invalid_request"),
+        (POST + b"2\r\n{}\r\n0\r\n" + b"a: b\r\n" * 30_000, 431, "too_large"),
+        (POST + b"2;" + b"a" * 140_000, 431, "too_large"),
+        (POST.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n", 400, "invalid_request"),
     ],
-    ids=["nonsense", "method", "header", "path", "headers", "short headers", "connect", "byte", "chunk", "next chunk"],
+    ids=[
+        "nonsense",
+        "method",
+        "header",
+        "path",
+        "headers",
+        "short headers",
+        "connect",
+        "byte",
+        "chunk",
+        "next chunk",
+        "trailers",
+        "extension",
+        "coding",
+    ],
 )
 def test_what_is_no_request_is_refused_in_the_shape_of_every_refusal(lorekeep, sent, status, code):
     assert refused(raw(str(lorekeep.socket), sent)) == (status, code)
@@ -82,6 +99,14 @@ def test_a_connection_that_is_kept_has_the_deadline_for_each_head_and_not_betwee
                 assert part, "the connection was closed"
                 answer += part
             assert raw(str(running.socket), b"") == b""  # one that came later has met its deadline
+
+
+def test_a_body_that_does_not_end_is_given_up_once_its_request_is_answered(folder, monkeypatch):
+    monkeypatch.setattr(serving, "HEAD_S", 0.3)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with served(folder) as running:
+        for rest in (b"", b"0\r\na: b\r\n", b"2\r\n{}\r\n"):
+            assert raw(str(running.socket), asked + rest).endswith(b'{"ok":true}')
 
 
 def test_half_open_connections_over_tcp_do_not_keep_the_owner_out_of_his_socket(folder, monkeypatch, caplog):
