@@ -121,7 +121,7 @@ class ApiRoute(Route):
     ) -> None:
         super().__init__(path, self.answered, methods=[method])
         self.method = method
-        self.help = (handler.__doc__ or "").strip().partition("\n")[0]
+        self.help = " ".join((handler.__doc__ or "").partition("\n\n")[0].split())
         self.body: Schema | None = handler.__annotations__.get("body")
         self.reply = reply_in(handler.__annotations__["return"])
         self.events = events

@@ -122,6 +122,8 @@ def run() -> None:
         failure.show()
         sys.exit(failure.status)
     except OSError as error:  # where it is not the output's, a command makes a Failure of it
+        if error.errno is None:  # no file's: a mistake of ours
+            raise
         discard(output)
         Failure(faults.FAILED, f"{error.filename or 'the output cannot be written'}: {error.strerror}").show()
         sys.exit(faults.FAILED)

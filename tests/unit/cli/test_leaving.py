@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.waiting import SOON
 
+from orchestrator.cli import commands
+
 LORE = Path(sys.executable).parent / "lore"
 
 
@@ -101,3 +103,13 @@ def test_an_output_that_was_closed_before_the_start_is_no_mistake():
         command = ["sh", "-c", f"exec {LORE} config path {closed}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
+def test_a_fault_that_is_no_files_is_not_taken_for_the_outputs(monkeypatch):
+    def timed_out():
+        raise TimeoutError
+
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which `run` sets
+    monkeypatch.setattr(commands, "app", timed_out)
+    with pytest.raises(TimeoutError):
+        commands.run()
