@@ -108,7 +108,7 @@ def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, phase):
     assert load(house).returncode == 0
     assert stands(house) == old + 1
     assert answered(house) == code(old + 1)
-    assert remains(house) == []
+    until(lambda: remains(house) == [])  # a checkpoint may be written just now
 
 
 def test_a_second_load_is_refused_and_one_that_is_cancelled_leaves_what_stood_before(house):
@@ -170,7 +170,7 @@ def test_a_kill_between_a_new_generation_and_its_floor_loses_neither_changes_nor
     assert any("2000002" in snippet for snippet in snippets)
     assert not any("1000001" in snippet for snippet in snippets)
     assert kept(house, "moves") == [2]
-    assert remains(house) == []
+    until(lambda: remains(house) == [])  # a checkpoint may be written just now
     assert house.lore("codex", "drop", "moves").returncode == 0
 
 

@@ -125,7 +125,8 @@ def test_ctrl_c_leaves_the_load_running_and_says_so(house, tmp_path):
     _, words = watching.communicate(timeout=60)
     assert watching.returncode == 130
     assert "the daemon goes on loading" in words
-    until(lambda: "large" in {codex["name"] for codex in reply(house, "/v1/codices")["codices"]})
+    listed = ("large", 1)  # before, it is listed without a generation
+    until(lambda: listed in {(one["name"], one["generation"]) for one in reply(house, "/v1/codices")["codices"]})
     until(lambda: shown(house, "large")["prefill"] is None, timeout_s=120)
     assert ask(house, "badger", codex="large")["answer"].strip().startswith("7135508")
     assert house.lore("codex", "drop", "large").returncode == 0
