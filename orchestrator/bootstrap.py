@@ -65,24 +65,11 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     upkeep = ArchiveUpkeep(library, archive, residents.disk, meaning.filling.wanted)
     freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    # What each kind of search may not have seen is said with the hits.
-    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
-    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
-    searcher = ArchiveSearch(meaning.search, near, residents.digests, read, blind, upkeep.begin, freshness.outdated)
+    searcher = searcher_of(library, meaning, archive, residents, upkeep, freshness)
     answerer = cache(partial(answerer_of, searcher, model_ready))
+    states, machine, client = storage.states, host.machine, host.client
     loader = CodexLoader(
-        library,
-        residents,
-        codices,
-        loads,
-        floors,
-        storage.states,
-        host.machine,
-        host.client,
-        watchers,
-        upkeep,
-        reports,
-        model_ready,
+        library, residents, codices, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
     )
     return Program(
         answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
@@ -158,6 +145,20 @@ def residents_of(
     return ResidentCodices(
         storage.library, builder, identities, host.machine, floors, storage.states, forced_coverage, pressure
     )
+
+
+def searcher_of(
+    library: Library,
+    meaning: Meaning,
+    archive: Archive,
+    residents: ResidentCodices,
+    upkeep: ArchiveUpkeep,
+    freshness: FreshnessGauge,
+) -> ArchiveSearch:
+    """Searches by words and by meaning; what each may not have seen is said with the hits."""
+    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
+    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
+    return ArchiveSearch(meaning.search, near, residents.digests, read, blind, upkeep.begin, freshness.outdated)
 
 
 def answers_of(
