@@ -32,7 +32,7 @@ def silent(progress: CodexProgress) -> None:
     """A report that is dropped."""
 
 
-def unseen() -> None:
+def uncounted() -> None:
     """A step that nobody counts."""
 
 

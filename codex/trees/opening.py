@@ -13,7 +13,7 @@ from pathlib import Path
 from codex.documents import name_of
 from codex.errors import GitError
 from codex.locks import in_turn
-from codex.progress import Cancelled, Step, insist, never, unseen
+from codex.progress import Cancelled, Step, insist, never, uncounted
 from codex.settings import LibrarySettings, SecretSettings
 from codex.trees.git import Blob, BlobReader, Git, mirror
 from codex.trees.ignore import LORE_IGNORE, Globs, IgnoreRules, Selection, SkipReason
@@ -70,7 +70,7 @@ class MultiRootTree:
         # A single tree without a label is passed through: its 100,000 names need not be written again.
         self._alone = trees[0][1] if len(trees) == 1 and not trees[0][0] else None
 
-    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         if self._alone is not None:
             return self._alone.scan(cancelled, found)
         candidates: list[CandidateFile] = []
@@ -121,7 +121,7 @@ class RevisionTree:
         self._selection = selection
         self._reader = BlobReader(repository)
 
-    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         blobs = {os.fsdecode(blob.path): blob for blob in self._git.blobs(self._commit, cancelled)}
         rules = IgnoreRules(LORE_IGNORE, lambda path: self._rules(blobs.get(path)))
         candidates: list[CandidateFile] = []

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from codex.progress import Cancelled, Step, never, unseen
+from codex.progress import Cancelled, Step, never, uncounted
 from codex.trees.ignore import SkipReason
 
 _DAY_NS = 86_400 * 1_000_000_000
@@ -70,7 +70,7 @@ class TreeState:
 class FileTree(Protocol):
     """Where a codex's files come from. Changes nothing on disk. Safe to read from several threads after `scan`."""
 
-    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         """All files by the rules, sorted by name; `found` is called for each.
 
         Raises SourceError when there is nothing to walk, LoadCancelled.

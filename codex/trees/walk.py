@@ -15,7 +15,7 @@ from pathlib import Path
 
 from codex.documents import name_of
 from codex.errors import GitError, SourceError
-from codex.progress import Cancelled, Step, insist, never, unseen
+from codex.progress import Cancelled, Step, insist, never, uncounted
 from codex.trees import git
 from codex.trees.git import Git
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE, IgnoreRules, Selection, SkipReason
@@ -52,7 +52,7 @@ class DiskTree:
         self._repositories: dict[str, Git | None] = {}
         self.forget_rules()
 
-    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         if not _is_real_folder(self.root):
             raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
         self._notices.clear()

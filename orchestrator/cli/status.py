@@ -123,11 +123,11 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
 
 def pools(found: Sequence[Report]) -> str:
     """In tokens: free + reserved + evictable + in use = the first number."""
-    rows = [(short(pool["name"]), *(count(pool[name]) for name in POOL), size(pool["bytes"])) for pool in found]
+    rows = [(pool_label(pool["name"]), *(count(pool[name]) for name in POOL), size(pool["bytes"])) for pool in found]
     return table(("pool", "tokens", "free", "reserved", "evictable", "in use", "bytes"), rows)
 
 
-def short(name: str) -> str:
+def pool_label(name: str) -> str:
     """`lorekeep/demo` of `lorekeep@1a2b3c4d5e6f/demo`; `none` is the codex of the bare model."""
     identity, _, codex = name.partition("/")
     return f"{identity.partition('@')[0]}/{codex or 'none'}"
