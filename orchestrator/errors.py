@@ -147,8 +147,12 @@ def instead(name: str, known: Sequence[str], none: str, lists: str) -> str:
     return f"there are: {', '.join(dict.fromkeys((*near, *known)))}"
 
 
+def no_codex(name: str, known: Sequence[str]) -> NotFound:
+    hint = instead(name, known, "none is loaded", "`lore codex list`")
+    return NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH")
+
+
 _KINDS: tuple[tuple[type[CodexError], type[LoreError]], ...] = (
-    (UnknownCodex, NotFound),
     (UnknownGeneration, NotFound),
     (NameTaken, Conflict),
     (LoadRunning, LoadInProgress),
@@ -170,6 +174,8 @@ def translated() -> Iterator[None]:
 
 
 def lore_error(error: CodexError) -> LoreError:
+    if isinstance(error, UnknownCodex):
+        return no_codex(error.name, error.known)
     kind = next((ours for theirs, ours in _KINDS if isinstance(error, theirs)), LoreError)
     message, _, hint = str(error).partition("; ")
     return kind(message, hint)

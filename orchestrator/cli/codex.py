@@ -37,6 +37,7 @@ from orchestrator.wire.places import PHASES, is_url, path_of
 
 app = typer.Typer(no_args_is_help=True, help="What is loaded.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
+OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="the codex; default: the only one")]
 Paths = Annotated[
     list[str] | None,
     typer.Argument(metavar="[PATH]...", help="directories, files, git URLs; default: where you are"),
@@ -157,9 +158,10 @@ def list_(as_json: given.Json = False, socket: given.Socket = None) -> None:
 
 
 @app.command()
-def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows one codex."""
-    report = Daemon(socket).call("GET", f"/v1/codices/{route_part(name)}")
+    daemon = Daemon(socket)
+    report = daemon.call("GET", f"/v1/codices/{route_part(only(daemon) if name is None else name)}")
     if as_json:
         result_json(report)
         return
@@ -173,6 +175,16 @@ def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -
     show_loaded(codex, since)
     for notice in notes_of(codex):
         note(notice)
+
+
+def only(daemon: Daemon) -> str:
+    """The name of the one codex that is loaded. Raises Failure where it is not the only one."""
+    names = [codex["name"] for codex in daemon.call("GET", "/v1/codices")["codices"]]
+    if not names:
+        raise Failure(faults.USAGE, "no codex is loaded", "load one with: lore load PATH")
+    if len(names) > 1:
+        raise Failure(faults.USAGE, "several codices are loaded and none is named", f"name one: {listed(*names)}")
+    return str(names[0])
 
 
 @app.command()

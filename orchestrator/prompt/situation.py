@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from formatters.context import EnvironmentView, SigilView, ToolView
-from orchestrator.errors import InvalidRequest, NotFound, instead
+from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
 
 SCOPE_OF_TOOLS = "tools:"
@@ -102,15 +102,20 @@ def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: 
             f"session {conversation.name!r} is about codex {kept!r}, not {asked!r}",
             f"leave out the codex, or ask in a new session about {asked!r}",
         )
-    return None if kept == BARE else _named(kept, candidates)
+    if kept != BARE and all(candidate.name != kept for candidate in candidates):
+        raise NotFound(
+            f"session {conversation.name!r} is about codex {kept!r}, which is not loaded any more",
+            f"load it again: lore load PATH --name {kept}; or ask without this session; "
+            f"lore session drop {conversation.name} forgets it",
+        )
+    return None if kept == BARE else kept
 
 
 def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
     names = sorted({candidate.name for candidate in candidates})
     if name in names:
         return name
-    hint = instead(name, names, "none is loaded", "`lore codex list`")
-    raise NotFound(f"no codex named {name!r}", f"{hint}; load one with: lore load PATH")
+    raise no_codex(name, names)
 
 
 def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:

@@ -29,6 +29,8 @@ import pytest
         (["stop"], 2, "Ctrl-C ends lore serve"),
         (["config", "set", "a", "b"], 2, "lore config path"),
         (["codex", "unload", "demo"], 2, "lore codex drop"),
+        (["reload", "demo"], 2, "lore codex reload NAME"),
+        (["show"], 2, "lore codex show"),
         (["load", "/missing"], 2, "no directory"),
         (["load", "/busy"], 1, "running"),
         (["search", "nothing"], 5, "nothing found"),
@@ -83,6 +85,17 @@ def test_what_is_loaded_is_listed_shown_reloaded_and_dropped(lore, lorekeep):
     assert lore("codex", "reload", "demo").returncode == 0
     assert lore("codex", "drop", "demo").returncode == 0
     assert json.loads(lore("codex", "list", "--json").stdout) == {"codices": []}
+
+
+def test_a_codex_needs_a_name_to_be_shown_only_beside_others(lore, lorekeep):
+    assert lore("codex", "show").stdout == lore("codex", "show", "demo").stdout
+    lore("load", "/src/other")
+    several = lore("codex", "show")
+    assert (several.returncode, "name one: demo, other" in several.stderr) == (2, True)
+    lore("codex", "drop", "demo")
+    lore("codex", "drop", "other")
+    none = lore("codex", "show")
+    assert (none.returncode, "lore load PATH" in none.stderr) == (2, True)
 
 
 def test_conversations_are_listed_shown_exported_renamed_and_dropped(lore, lorekeep):

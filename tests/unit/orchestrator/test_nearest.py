@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import NAMED_AT_MOST, instead
+from codex.errors import UnknownCodex
+from orchestrator.errors import NAMED_AT_MOST, instead, lore_error
 
 names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
 
@@ -22,6 +23,12 @@ def test_of_many_the_nearest_alone_are_named_with_what_lists_all():
     known = [f"talk-{number}" for number in range(40)]
     assert instead("talk-33", known, "", "`list`").startswith("the nearest of 40: talk-33, ")
     assert instead("zzz", known, "", "`list`").endswith("`list` shows all")
+
+
+def test_a_codex_that_the_catalog_does_not_know_is_refused_with_the_nearest_names():
+    refusal = lore_error(UnknownCodex("projct-7", tuple(f"project-{number}" for number in range(40))))
+    assert (refusal.message, refusal.code) == ("no codex named 'projct-7'", "not_found")
+    assert refusal.hint.startswith("the nearest of 40: project-7, ")
 
 
 def test_where_there_are_none_that_is_said():

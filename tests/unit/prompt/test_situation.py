@@ -162,9 +162,11 @@ def test_a_conversation_is_not_moved_to_another_codex(asked: str, kept: str | No
         name_of(asked, "/src", ALL, SessionCodex("s", kept))
 
 
-def test_a_conversation_whose_codex_was_dropped_says_so() -> None:
-    with pytest.raises(NotFound):
+def test_a_conversation_whose_codex_was_dropped_says_so_and_names_the_ways_out() -> None:
+    with pytest.raises(NotFound, match="session 's' is about codex 'gone', which is not loaded") as refusal:
         name_of(None, "/src", ALL, SessionCodex("s", "gone"))
+    for way in ("lore load PATH --name gone", "without this session", "lore session drop s"):
+        assert way in refusal.value.hint
 
 
 # ---- Which files a question names
