@@ -143,6 +143,7 @@ def plan_report(
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
         ),
+        relevance=None,
         refusal=RefusalReport.of(refusal) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(

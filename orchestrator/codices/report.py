@@ -82,12 +82,12 @@ def tokens_of(sizes: CoverageSizes) -> CoverageTokens:
     return CoverageTokens(full=sizes.full, skeleton=sizes.skeleton, map=sizes.map)
 
 
-def progress_event(progress: CodexProgress, name: str | None = None) -> ProgressEvent:
+def progress_event(progress: CodexProgress, name: str = "") -> ProgressEvent:
     """`name`: the codex that is loaded."""
     return ProgressEvent.of(
         progress,
         event="progress",
         rate=round(progress.rate, 1),
         eta_s=None if progress.eta_s is None else round(progress.eta_s, 1),
-        **({} if name is None else {"name": name}),
+        name=name,
     )

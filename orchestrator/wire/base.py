@@ -14,8 +14,9 @@ class ReplyShape(BaseModel):
 
     @classmethod
     def of(cls, source: object, **more: Any) -> Self:
-        """What `source` has under the names of the fields, and `more`, which goes before it."""
-        found = {name: getattr(source, name) for name in cls.model_fields if name not in more and hasattr(source, name)}
+        """Every field by its name: from `more`, else from `source`. No default stands in for what neither of them has:
+        raises AttributeError."""
+        found = {name: getattr(source, name) for name in cls.model_fields if name not in more}
         return cls(**found, **more)
 
 

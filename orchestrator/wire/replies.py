@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from orchestrator.wire.answers import IdentityState, RefusalReport
-from orchestrator.wire.base import ReplyShape, SparseReply
+from orchestrator.wire.base import ReplyShape, SparseReply, empty
 
 
 class Fault(RefusalReport):
@@ -223,7 +223,7 @@ class CodicesReply(ReplyShape):
     codices: tuple[CodexReport, ...] = Field(description="by name")
 
 
-class ProgressEvent(SparseReply):
+class ProgressEvent(ReplyShape):
     """How far a load, or a change of the model, is."""
 
     event: Literal["progress"] = Field(description="what kind of event")
@@ -235,7 +235,7 @@ class ProgressEvent(SparseReply):
     total: int = Field(description="0: not known")
     rate: float = Field(description="a second")
     eta_s: float | None = Field(description="seconds left in this phase, if known")
-    name: str = Field("", description="of a load: the codex")
+    name: str = Field("", exclude_if=empty, description="of a load: the codex; else left out")
 
 
 class LoadedEvent(ReplyShape):
