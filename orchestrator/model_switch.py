@@ -24,12 +24,11 @@ from orchestrator.model.model_file import ModelFile
 from orchestrator.program import Program
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
+from orchestrator.wire.places import ChangePhase
 from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
 
 log = logging.getLogger("lorekeep")
-Report = Callable[
-    [str, int, int], None
-]  # where a change is, in the shape of a load's progress: phase, done, of how many
+Report = Callable[[ChangePhase, int, int], None]  # where a change is: phase, done, of how many
 
 LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
 
@@ -74,7 +73,7 @@ class ModelSwitch:
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         reported: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()
 
-        def report(phase: str, done: int, total: int) -> None:
+        def report(phase: ChangePhase, done: int, total: int) -> None:
             reported.put_nowait(progress_event(progress_at(phase, done, total, 0.0)))
 
         self._work = asyncio.create_task(self._change(setting, report), name="change of the model")

@@ -325,7 +325,7 @@ class RunningLoad:
         latest = self.latest
         if not isinstance(latest, ProgressEvent) or not latest.total:
             return ""
-        return f"{PHASES.get(latest.phase, latest.phase)}, {latest.done:,} of {latest.total:,}"
+        return f"{PHASES[latest.phase]}, {latest.done:,} of {latest.total:,}"
 
     # -- its end
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 VERSION = "0.1.0"  # the build reads it here; asking the installed package costs tens of milliseconds
 HEADER = "x-lorekeep-version"
@@ -22,7 +23,9 @@ IN_SHORT = {
     QUOTING: QUOTING_SHORT,
     UNCONFIGURED: f"no model is configured: {QUOTING_SHORT}",
 }  # its notices, for a terminal
-PHASES = {  # of a load, and of a change of the model, for people
+LoadPhase = Literal["model", "walk", "rules", "read", "index", "count", "outline", "map", "prefill"]
+ChangePhase = Literal["checking", "stopping", "loading", "loading the model before", "raising"]
+PHASES: Mapping[LoadPhase | ChangePhase, str] = {  # of a load, and of a change of the model, for people
     "walk": "listing files",
     "rules": "preparing the search for secrets",
     "read": "reading files",
@@ -35,6 +38,7 @@ PHASES = {  # of a load, and of a change of the model, for people
     "checking": "checking the model",
     "stopping": "waiting for running answers",
     "loading": "loading the model",
+    "loading the model before": "loading the model that answered before",
     "raising": "building codices",
 }
 BINDING = "'llama-cpp-python<0.4'"

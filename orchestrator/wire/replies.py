@@ -6,6 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.answers import IdentityState, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
+from orchestrator.wire.places import ChangePhase, LoadPhase
 
 
 class Fault(RefusalReport):
@@ -227,9 +228,8 @@ class ProgressEvent(ReplyShape):
     """How far a load, or a change of the model, is."""
 
     event: Literal["progress"] = Field(description="what kind of event")
-    phase: str = Field(
-        description="of a load: model, walk, rules (for secrets), read, index, count, outline, map, prefill; "
-        "of a change: checking, stopping, loading, raising (building codices)"
+    phase: LoadPhase | ChangePhase = Field(
+        description="of a load, or else of a change of the model; rules are those of secrets, raising is building codices"
     )
     done: int = Field(description="in the phase's unit")
     total: int = Field(description="0: not known")

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 from orchestrator.cli.codex import step
-from orchestrator.wire.places import PHASES
-from orchestrator.wire.replies import ProgressEvent
+from orchestrator.wire.places import PHASES, ChangePhase, LoadPhase
 
+ROOT = Path(__file__).parents[3]
 LORE = Path(sys.executable).parent / "lore"
 
 
@@ -32,9 +33,10 @@ def test_progress_says_in_words_what_is_done_and_to_how_many():
     assert step({"phase": "rules", "done": 0, "total": 0, "rate": 0.0}) == "preparing the search for secrets"
 
 
-def test_every_phase_has_words():
-    named = set(re.findall(r"[a-z]+", ProgressEvent.model_fields["phase"].description.split(": ", 1)[1]))
-    assert named - {"of", "a", "for", "secrets", "change", "building", "codices"} == set(PHASES)
+def test_every_phase_has_words_also_those_of_the_codex_which_does_not_know_the_wire():
+    assert set(get_args(LoadPhase) + get_args(ChangePhase)) == set(PHASES)
+    text = "".join(path.read_text() for room in ("codex", "orchestrator") for path in (ROOT / room).rglob("*.py"))
+    assert set(re.findall(r'(?:Meter|progress_at)\("(.+?)"', text)) == set(get_args(LoadPhase))
 
 
 def test_load_sends_an_absolute_path_and_its_options(lore, lorekeep):

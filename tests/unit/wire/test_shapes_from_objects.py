@@ -1,6 +1,7 @@
 """Shapes that are read off an object by the names of their fields: no field is left to a default that nobody chose."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def readings() -> Iterator[tuple[str, set[str | None]]]:
 
 def names_of(source: object) -> set[str]:
     kind = source if isinstance(source, type) else type(source)
-    declared = {name for one in kind.__mro__ for name in one.__dict__.get("__annotations__", ())}
+    declared = {name for one in kind.__mro__ for name in inspect.get_annotations(one)}
     return {*dir(source), *declared}
 
 
