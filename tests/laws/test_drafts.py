@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.scheduler.drafting import GRAM, Source
+from orchestrator.engine.scheduler.step import GRAM, Source
 
 few_words = st.lists(st.integers(0, 3), max_size=60)
 any_words = st.lists(st.integers(0, 2**32 - 1), max_size=30)

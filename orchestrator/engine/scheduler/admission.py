@@ -55,8 +55,9 @@ from orchestrator.engine.scheduler.ticket import (
     Ticket,
     claim,
     covering,
-    restored_by_another,
+    in_order,
     reuse_of,
+    waits_for,
 )
 
 MOST_IN_A_ROW = 2  # failures of one pool
@@ -172,7 +173,7 @@ class Admission:
         Raises BackendError when the backend is not to be trusted.
         """
         moving = True  # whether the line moves
-        for ticket in sorted(self._tickets.values(), key=lambda ticket: ticket.order):
+        for ticket in in_order(self._tickets):
             if ticket.phase is Phase.WAITING and moving and not ticket.awaits_sampler:
                 moving = self._moved_up(ticket, budget)
             if ticket.phase is Phase.RESTORING:
@@ -264,7 +265,8 @@ class Admission:
         except BackendError as error:
             self.failed(ticket.pool, error)
             return
-        if not restored_by_another(ticket, self._tickets):
+        other = waits_for(ticket, self._tickets)
+        if other is None or other.phase is not Phase.RESTORING:
             self._begin(ticket)
 
     def _begin(self, ticket: Ticket) -> None:

@@ -50,7 +50,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, answered, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
-from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, ticket_of
+from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, in_order, ticket_of
 
 FRAME_SECONDS = 1 / 60
 MOMENT_SECONDS = 0.002  # of writing while there are no tickets: who comes meanwhile waits for it
@@ -195,6 +195,8 @@ class Loop:
             self.admission.admit(timing.entering)
 
     def _act(self, plan: Plan) -> None:
+        for node, number in plan.claims.items():
+            node.computed_by = number
         for ticket in plan.finished:
             self._end(ticket, Outcome.DONE, Reason.PREFILLED)
         for ticket in plan.following:
@@ -247,8 +249,8 @@ class Loop:
 
     def snapshot(self) -> EngineSnapshot:
         phases = [ticket.phase for ticket in self._tickets.values()]
-        computing = (one for one in self._tickets.values() if one.phase in (Phase.RESTORING, Phase.PREFILL))
-        first = min(computing, key=lambda ticket: ticket.order, default=None)
+        computing = (one for one in in_order(self._tickets) if one.phase in (Phase.RESTORING, Phase.PREFILL))
+        first = next(computing, None)
         pools = self.pools.by_name.values()
         return EngineSnapshot(
             grant=self.pools.grant.number,

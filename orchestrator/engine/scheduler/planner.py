@@ -28,14 +28,14 @@ While nobody is answered nobody waits for a round, and each part has a time of i
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.engine.cache.pool import Pools
+from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs, TimeBudget, endless
-from orchestrator.engine.scheduler.drafting import Draft
-from orchestrator.engine.scheduler.step import LOGIT_ROWS, Speculation, Step, tokens_of
-from orchestrator.engine.scheduler.ticket import Order, Phase, Ticket, claim
+from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted
+from orchestrator.engine.scheduler.ticket import Phase, Ticket, computing, in_order, waiting_for
 
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
@@ -71,10 +71,12 @@ class Want:
 
 @dataclass(frozen=True)
 class Plan:
-    """`steps`: at most one for each pool that has something to do; `pool` of a step is its index in `pools`. `finished`
-    want no answer, and others computed the rest of their prompts; `following` wait for what others compute."""
+    """`steps`: at most one for each pool that has something to do; `pool` of a step is its index in `pools`. `claims`: the
+    number of the ticket that computes each node. `finished` want no answer, and others computed the rest of their prompts;
+    `following` wait for what others compute."""
 
     steps: tuple[Step, ...]
+    claims: Mapping[Node, int]
     finished: tuple[Ticket, ...]
     following: tuple[Ticket, ...]
 
@@ -82,15 +84,16 @@ class Plan:
 def planned(
     tickets: Mapping[int, Ticket], pools: Pools, speculation: Speculation, limits: Limits, costs: Costs
 ) -> Plan:
-    """`tickets` are all there are, by number. Afterwards each that may compute a node has claimed it and has its drafts."""
+    """`tickets` are all there are, by number. Changes nothing."""
     every = list(pools.by_name.values())
     index_of = {id(pool): index for index, pool in enumerate(every)}
     answering: dict[int, list[int]] = {}
     prefilling: list[tuple[Ticket, int, int]] = []
     finished, following = list[Ticket](), list[Ticket]()
     drafts: dict[int, Draft] = {}
+    claims, waiting = dict[Node, int](), waiting_for(tickets)
     # In the order of service, so that of two who may compute a node the first in line gets it.
-    for ticket in sorted(tickets.values(), key=lambda ticket: ticket.order):
+    for ticket in in_order(tickets):
         pool = index_of.get(id(ticket.pool), 0)
         if ticket.phase is Phase.ANSWERING:
             answering.setdefault(pool, []).append(ticket.number)
@@ -101,14 +104,21 @@ def planned(
         elif (node := ticket.unfinished()) is None:
             assert not ticket.job.max_tokens, "the last token of a prompt that wants an answer is its own to compute"
             finished.append(ticket)
-        elif claim(ticket, node, tickets):
+        elif (by := claims.setdefault(node, (computing(node, tickets) or ticket).number)) == ticket.number:
             prefilling.append((ticket, pool, len(node.ids) - node.computed))
         else:
             following.append(ticket)
-    # Now that everybody who waits for another one's cells has said so, and lends its place to that one.
-    wants = [Want(*ticket.prefill_order, ticket.number, pool, tokens) for ticket, pool, tokens in prefilling]
+            waiting.setdefault(by, []).append(ticket)
+    # Now that it is known who waits for another one's cells, and lends its place to that one.
+    wants = [want_of(ticket, waiting.get(ticket.number, ()), pool, tokens) for ticket, pool, tokens in prefilling]
     cells = {index: pool.cells_used() for index, pool in enumerate(every)}
-    return Plan(plan_round(answering, wants, cells, limits, costs, drafts), tuple(finished), tuple(following))
+    return Plan(plan_round(answering, wants, cells, limits, costs, drafts), claims, tuple(finished), tuple(following))
+
+
+def want_of(ticket: Ticket, waiting: Iterable[Ticket], pool: int, tokens: int) -> Want:
+    """Served as it is due itself, or as one who waits for what it computes."""
+    background, due = min((one.came[0], one.due) for one in (ticket, *waiting))
+    return Want(background, due, ticket.number, pool, tokens)
 
 
 def plan_round(
@@ -151,25 +161,25 @@ def _prefill(
 
 def _drafts(
     drafts: Mapping[int, Draft], answers: int, cells: int, limits: Limits, costs: Costs
-) -> tuple[tuple[int, int], ...]:
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Tokens to verify for each answer: none, a few or more, whichever is predicted to be the fastest."""
-    best: tuple[tuple[int, int], ...] = ()
+    best: tuple[tuple[int, tuple[int, ...]], ...] = ()
     if not drafts:
         return best
     rows_left = min(limits.logits, limits.batch) - answers
     speed = answers / costs.milliseconds(answers, cells)
     for more in (4 * len(drafts), 12 * len(drafts)):
         chosen = _shared(drafts, min(more, rows_left))
-        rows = answers + tokens_of(chosen)
-        expected = answers + sum(min(drafts[number].expected, tokens) for number, tokens in chosen)
+        rows = answers + drafted(chosen)
+        expected = answers + sum(min(drafts[number].expected, len(tokens)) for number, tokens in chosen)
         if chosen and expected / costs.milliseconds(rows, cells) > speed:
             best, speed = chosen, expected / costs.milliseconds(rows, cells)
     return best
 
 
-def _shared(drafts: Mapping[int, Draft], rows_left: int) -> tuple[tuple[int, int], ...]:
+def _shared(drafts: Mapping[int, Draft], rows_left: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
     each = max(0, rows_left) // len(drafts)
-    return tuple((number, min(each, draft.tokens)) for number, draft in drafts.items() if min(each, draft.tokens))
+    return tuple((number, draft.tokens[:each]) for number, draft in drafts.items() if draft.tokens[:each])
 
 
 class Timing:
@@ -190,16 +200,18 @@ class Timing:
         self._writing_ms = 1000 * WRITE_SECONDS * writing
         self._step_ms = limits.alone_ms
         answers = Counter(ticket.pool for ticket in tickets.values() if ticket.phase is Phase.ANSWERING)
-        restored, computed = first_of(tickets, Phase.RESTORING), first_of(tickets, Phase.PREFILL)
+        phases = {ticket.phase for ticket in tickets.values()}
         self.answering = bool(answers)
         if self.answering:
             each = (costs.milliseconds(count, pool.cells_used()) for pool, count in answers.items() if pool is not None)
             left_ms = limits.budget_ms - self._writing_ms - sum(each)
-            self.carrying = self.entering = self._until(left_ms * (1.0 if computed is None else PREFILL_SHARE))
+            share = PREFILL_SHARE if Phase.PREFILL in phases else 1.0
+            self.carrying = self.entering = self._until(left_ms * share)
             return
         share = 1.0
-        if restored is not None and computed is not None:
-            share = FIRST_SHARE if restored < computed else 1 - FIRST_SHARE
+        if phases >= {Phase.RESTORING, Phase.PREFILL}:
+            line = [ticket.phase for ticket in in_order(tickets)]
+            share = FIRST_SHARE if line.index(Phase.RESTORING) < line.index(Phase.PREFILL) else 1 - FIRST_SHARE
             self._step_ms = (1 - share) * limits.budget_ms
         self.carrying = endless()
         # Short, so that who comes next does not wait long for the end of another's restore.
@@ -225,7 +237,3 @@ class Timing:
 def answered(tickets: Mapping[int, Ticket]) -> bool:
     """Whether anybody's answer runs, who would notice that a round takes long."""
     return any(ticket.phase is Phase.ANSWERING for ticket in tickets.values())
-
-
-def first_of(tickets: Mapping[int, Ticket], phase: Phase) -> Order | None:
-    return min((ticket.order for ticket in tickets.values() if ticket.phase is phase), default=None)

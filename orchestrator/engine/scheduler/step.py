@@ -5,28 +5,36 @@
 
 What to compute was decided in `planner`. A step knows no queue and no pool but its own.
 
-Drafts (`drafting`) are taken from the prompt's tail and its floor. Answers about code quote it, and tokens that are
-verified together cost little more than one. Greedy choice verifies drafts, so the text stays the same. A draft is made only
-while the acceptance seen so far makes the answer faster (`planner`).
+Drafts of an answer's next tokens are taken from the prompt's tail and its floor (`Speculation`):
+
+    … answer so far: a b c d │ the latest place with a b c d in the source: … a b c d e f g h …  →  draft e f g h
+
+Answers about code quote it, and tokens that are verified together cost little more than one. Greedy choice verifies drafts,
+so the text stays the same. A draft is verified only while the acceptance seen so far makes the answer faster (`planner`).
 """
 
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.engine.backend import Backend, BackendError, Run, SchemaRefused, Watch
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, ids_to_bytes
-from orchestrator.engine.scheduler.drafting import GRAM, Draft, Drafting, Source
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
 
 LOGIT_ROWS = 64  # rows of a step that may have logits
 MOST_DRAFTED = LOGIT_ROWS - 1  # one row is the answer's own token
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
+GRAM = 4  # tokens that must agree before anything is drafted
+_FACTOR = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True)
@@ -36,16 +44,17 @@ class Step:
     pool: int
     answering: tuple[int, ...]
     prefill: tuple[tuple[int, int], ...] = ()
-    drafts: tuple[tuple[int, int], ...] = ()
+    drafts: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     @property
     def rows(self) -> int:
         """Tokens that the backend takes."""
-        return len(self.answering) + tokens_of(self.prefill) + tokens_of(self.drafts)
+        return len(self.answering) + sum(count for _, count in self.prefill) + drafted(self.drafts)
 
 
-def tokens_of(counts: Sequence[tuple[int, int]]) -> int:
-    return sum(count for _, count in counts)
+def drafted(drafts: Sequence[tuple[int, Sequence[int]]]) -> int:
+    """How many tokens."""
+    return sum(len(tokens) for _, tokens in drafts)
 
 
 class Stepping:
@@ -74,11 +83,10 @@ class Stepping:
         runs, rows, sampled, computed = list[Run](), 0, [], []
         drafts = dict(step.drafts)
         for number in step.answering:
-            ticket = tickets[number]
-            ticket.draft = ticket.draft[: drafts.get(number, 0)]
-            runs += self._answer(pool, ticket)
-            sampled.append((ticket, rows))
-            rows += 1 + len(ticket.draft)
+            ticket, draft = tickets[number], drafts.get(number, ())
+            runs += self._answer(pool, ticket, draft)
+            sampled.append((ticket, rows, draft))
+            rows += 1 + len(draft)
         for number, tokens in step.prefill:
             ticket = tickets[number]
             node = ticket.unfinished()
@@ -87,25 +95,25 @@ class Stepping:
             computed.append((ticket, node, tokens))
             rows += tokens
             if runs[-1].output:
-                sampled.append((ticket, rows - 1))
+                sampled.append((ticket, rows - 1, ()))
         self._decode(pool, runs, rows, cells)
         for ticket, node, tokens in computed:
             self._count_computed(pool, ticket, node, tokens)
-        for ticket, row in sampled:
+        for ticket, row, draft in sampled:
             self._sample(pool, ticket, row)
-            if ticket.draft:
-                self._verify(pool, ticket, row)
+            if draft:
+                self._verify(pool, ticket, row, draft)
 
     # -- rows
 
-    def _answer(self, pool: Pool, ticket: Ticket) -> list[Run]:
-        """The token that waits to be evaluated, and each draft."""
+    def _answer(self, pool: Pool, ticket: Ticket, draft: Sequence[int]) -> list[Run]:
+        """The token that waits to be evaluated, and each that is drafted."""
         assert ticket.tip is not None and ticket.pending is not None
         ticket.tip = pool.tree.extend(ticket.tip, ticket.pending)
         pool.count_token(ticket.number)
         sequence, start = pool.tree.attach(ticket.tip), ticket.tip.computed_end
         ticket.tip.computed += 1
-        return [Run(sequence, at, [token], True) for at, token in enumerate([ticket.pending, *ticket.draft], start)]
+        return [Run(sequence, at, [token], True) for at, token in enumerate([ticket.pending, *draft], start)]
 
     def _prompt(self, pool: Pool, ticket: Ticket, node: Node, tokens: int) -> Run:
         last = node is ticket.tip and node.computed + tokens == len(node.ids) and ticket.job.max_tokens > 0
@@ -168,21 +176,20 @@ class Stepping:
             self._say(ticket, ticket.text.finish(), ())
             self._reporting.end(ticket, Outcome.DONE, Reason.LENGTH, "")
 
-    def _verify(self, pool: Pool, ticket: Ticket, row: int) -> None:
-        """Keeps what of the drafts the model says itself, and takes the cells of the rest back."""
+    def _verify(self, pool: Pool, ticket: Ticket, row: int, draft: Sequence[int]) -> None:
+        """Keeps what of the draft the model says itself, and takes the cells of the rest back."""
         assert ticket.tip is not None
         tip = ticket.tip
-        drafts, ticket.draft = ticket.draft, []
-        accepted, end = 0, tip.computed_end + len(drafts)
-        ticket.drafted += len(drafts)
-        while accepted < len(drafts) and ticket.phase is Phase.ANSWERING and ticket.pending == drafts[accepted]:
-            tip.ids.append(drafts[accepted])
+        accepted, end = 0, tip.computed_end + len(draft)
+        ticket.drafted += len(draft)
+        while accepted < len(draft) and ticket.phase is Phase.ANSWERING and ticket.pending == draft[accepted]:
+            tip.ids.append(draft[accepted])
             tip.computed += 1
             pool.count_token(ticket.number)
             accepted += 1
             ticket.accepted += 1  # before the token that may end the ticket
             self._sample(pool, ticket, row + accepted)
-        self._speculation.learn(ticket, len(drafts), accepted)
+        self._speculation.learn(ticket, len(draft), accepted)
         if tip.computed_end < end:
             assert tip.sequence is not None
             pool.memory.remove(tip.sequence, tip.computed_end, -1)
@@ -197,34 +204,45 @@ class Stepping:
         return Chosen(own, tuple(likeliest))
 
 
+# -- drafts
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Tokens to be verified for a running answer, of which so many are expected to be right."""
+
+    tokens: tuple[int, ...]
+    expected: float
+
+
 class Speculation:
-    """Sources by floor, each indexed once."""
+    """Sources by floor, each indexed once, and the drafts of each running answer."""
 
     def __init__(self, counters: Counters, *, possible: bool) -> None:
         self._counters = counters
         self._possible = possible  # wanted, and rejected drafts can be cut off a sequence
         self._floors: dict[str, Source] = {}
+        self._answers: WeakKeyDictionary[Ticket, Drafting] = WeakKeyDictionary()
 
     def begin(self, ticket: Ticket) -> None:
-        """Gives an admitted ticket its sources, where its sampling allows drafts: the tail first, as the nearer one."""
+        """Indexes what an admitted ticket may quote, where its sampling allows drafts; the tail first, as it is nearer."""
         sampling = ticket.job.sampling
         greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.schema
         if not self._possible or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])
-        ticket.drafting = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())
+        self._answers[ticket] = Drafting((Source(ticket.ids[ticket.cut :]), floor), self._expected())
 
     def find(self, ticket: Ticket) -> Draft | None:
-        """What could be verified for this answer in the next step; kept in its `draft`."""
-        if ticket.drafting is None:
+        """What could be verified for this answer in the next step."""
+        if (drafting := self._answers.get(ticket)) is None:
             return None
         most = min(MOST_DRAFTED, ticket.job.max_tokens - ticket.generated - 1)
-        ticket.draft = ticket.drafting.after(recent(ticket), most)
-        return Draft(len(ticket.draft), ticket.drafting.expected) if ticket.draft else None
+        tokens = drafting.after(recent(ticket), most)
+        return Draft(tuple(tokens), drafting.expected) if tokens else None
 
     def learn(self, ticket: Ticket, drafted: int, accepted: int) -> None:
-        assert ticket.drafting is not None
-        ticket.drafting.learn(drafted, accepted)
+        self._answers[ticket].learn(drafted, accepted)
         self._counters.drafts += 1
         self._counters.drafted_tokens += drafted
         self._counters.accepted_tokens += accepted
@@ -232,7 +250,7 @@ class Speculation:
     def forget(self, floor: str) -> None:
         self._floors.pop(floor, None)
 
-    def _floor(self, name: str, ids: "array[int]") -> Source:
+    def _floor(self, name: str, ids: "array[int]") -> "Source":
         if name not in self._floors:
             self._floors[name] = Source(ids)
         return self._floors[name]
@@ -244,6 +262,50 @@ class Speculation:
         return (FIRST_GUESS + self._counters.accepted_tokens / self._counters.drafts) / 2
 
 
+class Drafting:
+    """One ticket's drafts: its sources, nearest first, and how often they were right."""
+
+    def __init__(self, sources: Sequence["Source"], accepted: float) -> None:
+        self._sources = sources
+        self.expected = accepted  # tokens of a draft that are accepted, on average; begins with what others saw
+
+    def after(self, last: Sequence[int], most: int) -> list[int]:
+        for source in self._sources:
+            found = source.after(last, most)
+            if found:
+                return found
+        return []
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """A draft cut short by its length says only that as many were right as there were."""
+        if accepted == drafted:
+            self.expected = max(self.expected, self.expected * 0.7 + drafted * 0.3)
+        else:
+            self.expected = self.expected * 0.7 + accepted * 0.3
+
+
+class Source:
+    """A token sequence that may be quoted, indexed by its runs of `GRAM` tokens. About 12 bytes a token."""
+
+    def __init__(self, ids: "array[int]") -> None:
+        self._ids = np.frombuffer(ids, np.uint32).copy() if ids else np.zeros(0, np.uint32)
+        hashes = _hashes(self._ids)
+        # Stable, so that of equal runs the last is the latest in the text: where code was amended, that one is right.
+        order = np.argsort(hashes, kind="stable").astype(np.uint32)
+        self._order, self._hashes = order, hashes[order]
+
+    def after(self, last: Sequence[int], most: int) -> list[int]:
+        """At most `most` tokens that followed the last `GRAM` tokens at the latest place of those."""
+        if len(last) < GRAM or most <= 0 or not len(self._hashes):
+            return []
+        run = list(last[-GRAM:])
+        at = int(self._hashes.searchsorted(_hash(run), side="right")) - 1
+        start = int(self._order[max(0, at)])
+        if self._ids[start : start + GRAM].tolist() != run:
+            return []
+        return [int(token) for token in self._ids[start + GRAM : start + GRAM + most]]
+
+
 def recent(ticket: Ticket) -> list[int]:
     """The last tokens of prompt and answer, the one that waits to be evaluated included."""
     assert ticket.tip is not None and ticket.pending is not None
@@ -253,3 +315,22 @@ def recent(ticket: Ticket) -> list[int]:
         found[:0] = node.ids[len(found) - GRAM :]
         node = node.parent
     return found
+
+
+def _hash(run: Sequence[int]) -> np.uint64:
+    """As `_hashes` of one run, many times faster: an answer asks for it with each token."""
+    total = 0
+    for token in run:
+        total = (total + token + 1) * _FACTOR % 2**64
+        total ^= total >> 29
+    return np.uint64(total)
+
+
+def _hashes(ids: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Of each run of `GRAM` tokens."""
+    wide, count = ids.astype(np.uint64), max(0, len(ids) - GRAM + 1)
+    total = np.zeros(count, np.uint64)
+    for offset in range(GRAM):
+        total = (total + wide[offset : offset + count] + np.uint64(1)) * np.uint64(_FACTOR)
+        total ^= total >> np.uint64(29)
+    return total

@@ -44,7 +44,6 @@ from orchestrator.engine.messages import (
     Urgency,
     bytes_to_ids,
 )
-from orchestrator.engine.scheduler.drafting import Drafting
 
 Order = tuple[bool, int]  # background behind interactive, then by arrival
 Due = tuple[int, int]  # tokens of the engine's total when the prompt is computed (`planner`); then by arrival
@@ -132,14 +131,6 @@ class HeldLogprobs:
         return tuple(out)
 
 
-@dataclass(frozen=True)
-class Awaited:
-    """A node, and a ticket that waits until it is computed."""
-
-    node: Node
-    by: "Ticket"
-
-
 @dataclass(eq=False)
 class Ticket:
     job: InferenceJob
@@ -157,8 +148,6 @@ class Ticket:
     pending: int | None = None  # sampled, not yet evaluated
     restored: Restored = field(default_factory=Restored)
     reuse: tuple[Reuse, ...] = ()
-    drafting: Drafting | None = None
-    draft: list[int] = field(default_factory=list)  # tokens found for the next step
     drafted: int = 0
     accepted: int = 0
     due: Due = (0, 0)
@@ -167,7 +156,6 @@ class Ticket:
     admitted_at: float = 0.0
     first_token_at: float = 0.0
     failed_before: bool = False  # it was in a pool that failed
-    awaited: list[Awaited] = field(default_factory=list)  # what it computes for others
 
     @property
     def number(self) -> int:
@@ -184,26 +172,6 @@ class Ticket:
         """Its own place in the line."""
         return self.job.urgency is Urgency.BACKGROUND, self.in_line
 
-    @property
-    def order(self) -> Order:
-        """In which it is served: as it came, or in the place of one who waits for what it computes."""
-        return min([self.came, *(other.came for other in self._waiting())])
-
-    @property
-    def prefill_order(self) -> tuple[bool, Due]:
-        """In which its prompt is computed (`planner`): its own, or that of one who waits for what it computes."""
-        return min((one.came[0], one.due) for one in (self, *self._waiting()))
-
-    def computes_for(self, waiting: "Ticket", node: Node) -> None:
-        """Serves this ticket no later than the one that waits for the node, until that is complete or not awaited."""
-        if Awaited(node, waiting) not in self.awaited:
-            self.awaited.append(Awaited(node, waiting))
-
-    def _waiting(self) -> list["Ticket"]:
-        """The tickets that wait for what it computes now."""
-        phases = (Phase.RESTORING, Phase.PREFILL)
-        return [one.by for one in self.awaited if one.node.computed_by == self.number and one.by.phase in phases]
-
     def enter(self, phase: Phase) -> None:
         assert phase in ALLOWED[self.phase], f"ticket {self.number}: {self.phase} → {phase}"
         self.phase = phase
@@ -219,8 +187,8 @@ class Ticket:
         self.enter(Phase.WAITING)
         if self.sampler is not None:
             self.sampler.close()
-        self.failed_before, self.sampler, self.drafting, self.pending = True, None, None, None
-        self.restored, self.reuse, self.draft, self.awaited = Restored(), (), [], []
+        self.failed_before, self.sampler, self.pending = True, None, None
+        self.restored, self.reuse = Restored(), ()
         self.computed, self.admitted_at = 0, 0.0
 
     def progress(self) -> PrefillProgress:
@@ -282,27 +250,39 @@ class Reporting:
     clock: Callable[[], float]
 
 
+def in_order(tickets: Mapping[int, Ticket]) -> list[Ticket]:
+    """As they are served: each as it came, or in the place of one who waits for what it computes."""
+    waiting = waiting_for(tickets)
+    return sorted(tickets.values(), key=lambda one: min(each.came for each in (one, *waiting.get(one.number, ()))))
+
+
+def waiting_for(tickets: Mapping[int, Ticket]) -> dict[int, list[Ticket]]:
+    """By the number of a ticket, those that wait for what it restores or computes now."""
+    found: dict[int, list[Ticket]] = {}
+    for ticket in tickets.values():
+        if ticket.phase in (Phase.RESTORING, Phase.PREFILL) and (other := waits_for(ticket, tickets)) is not None:
+            found.setdefault(other.number, []).append(ticket)
+    return found
+
+
+def waits_for(ticket: Ticket, tickets: Mapping[int, Ticket]) -> Ticket | None:
+    """The other ticket that restores or computes what this one needs next."""
+    node = ticket.unfinished()
+    other = computing(node, tickets) if node is not None else None
+    return other if other is not ticket else None
+
+
+def computing(node: Node, tickets: Mapping[int, Ticket]) -> Ticket | None:
+    """The ticket that restores or computes the node."""
+    return tickets.get(node.computed_by) if node.computed_by is not None else None
+
+
 def claim(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> bool:
     """Makes the ticket the one that computes the node; False while another ticket does, which then does it for both."""
-    other = _another(ticket, node, tickets)
-    if other is None:
-        node.computed_by = ticket.number
-        return True
-    other.computes_for(ticket, node)
-    return False
-
-
-def restored_by_another(ticket: Ticket, tickets: Mapping[int, Ticket]) -> bool:
-    """Whether another ticket is restoring what this one needs next."""
-    node = ticket.unfinished()
-    other = _another(ticket, node, tickets) if node is not None else None
-    return other is not None and other.phase is Phase.RESTORING
-
-
-def _another(ticket: Ticket, node: Node, tickets: Mapping[int, Ticket]) -> Ticket | None:
-    """The other ticket that computes the node already."""
-    other = tickets.get(node.computed_by) if node.computed_by is not None else None
-    return other if other is not ticket else None
+    if computing(node, tickets) not in (None, ticket):
+        return False
+    node.computed_by = ticket.number
+    return True
 
 
 def reuse_of(ticket: Ticket) -> tuple[Reuse, ...]:

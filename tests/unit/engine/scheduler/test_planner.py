@@ -15,9 +15,8 @@ from support.machine import Machine, naive_answer
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Reason, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler import planner
-from orchestrator.engine.scheduler.drafting import Draft
 from orchestrator.engine.scheduler.planner import Limits, Want, plan_round
-from orchestrator.engine.scheduler.step import Step
+from orchestrator.engine.scheduler.step import Draft, Step, drafted
 
 
 def want(ticket: int, tokens: int = 100, pool: int = 0, *, background: bool = False) -> Want:
@@ -45,6 +44,24 @@ def test_a_plan_names_who_follows_another_s_prefill_and_the_loop_tells_and_ends_
     made.finish()
     ends = {number: [(end.reason, end.computed) for end in made.ends[number]] for number in (1, 2)}
     assert ends == {1: [(Reason.PREFILLED, 40)], 2: [(Reason.PREFILLED, 0)]}
+
+
+def test_a_plan_says_who_computes_what_nobody_computes_and_the_loop_does_it() -> None:
+    made = Machine(batch=8)
+    made.floor("code", range(1, 41))
+    for ticket in (1, 2):
+        made.ask(ticket, "code", [], 0)
+    made.round()
+    made.loop.handle(Cancel(1))
+    loop = made.loop
+    node = loop._tickets[2].unfinished()
+    assert node is not None
+    for _ in range(2):
+        plan = planner.planned(loop._tickets, loop.pools, loop._speculation, Limits(8), loop.costs)
+        assert (plan.claims, [step.prefill for step in plan.steps]) == ({node: 2}, [((2, 8),)])
+        assert node.computed_by is None, "planning has changed what it looks at"
+    made.round()
+    assert node.computed_by == 2
 
 
 def test_every_running_answer_gets_its_token_in_every_pool() -> None:
@@ -106,12 +123,13 @@ def test_any_plan_serves_all_answers_once_and_keeps_to_the_batch_and_to_what_was
 
 
 many_answers = st.dictionaries(st.integers(0, 2), st.lists(st.integers(100, 200), max_size=31, unique=True), max_size=3)
-drafted = st.dictionaries(st.integers(100, 200), st.builds(Draft, st.integers(1, 63), st.floats(0, 63)), max_size=100)
+tokens = st.integers(1, 63).map(lambda count: (7,) * count)
+drafts = st.dictionaries(st.integers(100, 200), st.builds(Draft, tokens, st.floats(0, 63)), max_size=100)
 
 
 @pytest.mark.parametrize("batch", [32, 64, 100, 512])
 @settings(max_examples=200)
-@given(many_answers, wants_of, st.floats(1, 2000), drafted)
+@given(many_answers, wants_of, st.floats(1, 2000), drafts)
 def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_has_logits_for(
     batch: int,
     answering: dict[int, list[int]],
@@ -123,11 +141,11 @@ def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_ha
     limits, costs = Limits(batch, budget, alone_ms=budget), Costs()
     for step in plan_round(answering, wants, {0: 1000, 1: 1000, 2: 1000}, limits, costs, drafts):
         assert step.rows <= batch
-        assert len(step.answering) + sum(count for _, count in step.drafts) <= max(limits.logits, len(step.answering))
+        assert len(step.answering) + drafted(step.drafts) <= max(limits.logits, len(step.answering))
 
 
 def test_three_drafted_answers_share_a_small_batch() -> None:
-    drafts = {number: Draft(63, 60.0) for number in (1, 2, 3)}
+    drafts = {number: Draft((7,) * 63, 60.0) for number in (1, 2, 3)}
     (step,) = plan_round({0: [1, 2, 3]}, (), {0: 1000}, Limits(32), Costs(), drafts)
     assert 3 < step.rows <= 32
 

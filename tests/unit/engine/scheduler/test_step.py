@@ -30,10 +30,9 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.scheduler.drafting import GRAM, Draft, Drafting
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits, plan_round
-from orchestrator.engine.scheduler.step import recent
+from orchestrator.engine.scheduler.step import GRAM, Draft, Drafting, recent
 from orchestrator.engine.scheduler.ticket import Ticket
 
 CODE = "".join(
@@ -198,8 +197,8 @@ def test_on_a_model_that_does_not_quote_drafts_change_an_answer_only_where_two_t
     assert tried > 0
 
 
-def drafts_planned(expected: float) -> tuple[tuple[int, int], ...]:
-    (step,) = plan_round({0: [1]}, (), {0: 1000}, Limits(512), Costs(), {1: Draft(8, expected)})
+def drafts_planned(expected: float) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    (step,) = plan_round({0: [1]}, (), {0: 1000}, Limits(512), Costs(), {1: Draft((7,) * 8, expected)})
     return step.drafts
 
 

@@ -13,7 +13,7 @@ from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.messages import Cancel, Chance, Chosen, InferenceJob, Outcome, Urgency, ids_to_bytes
-from orchestrator.engine.scheduler.ticket import ALLOWED, HeldLogprobs, Phase, TextStream, Ticket
+from orchestrator.engine.scheduler.ticket import ALLOWED, HeldLogprobs, Phase, TextStream, Ticket, in_order
 
 
 def ticket(arrived: int = 1, urgency: Urgency = Urgency.INTERACTIVE, phase: Phase = Phase.WAITING) -> Ticket:
@@ -39,39 +39,45 @@ def test_every_ticket_can_end_at_any_time_and_only_once() -> None:
 
 def test_background_stands_behind_interactive_and_the_older_before_the_younger() -> None:
     line = [ticket(1, Urgency.BACKGROUND), ticket(3), ticket(2), ticket(4, Urgency.BACKGROUND)]
-    assert [one.number for one in sorted(line, key=lambda one: one.order)] == [2, 3, 1, 4]
+    assert served(*line) == [2, 3, 1, 4]
+
+
+def served(*line: Ticket) -> list[int]:
+    return [one.number for one in in_order({one.number: one for one in line})]
 
 
 def awaited() -> tuple[Ticket, Ticket, Node]:
-    """A background ticket that fills a node for a question."""
+    """A background ticket that fills a node for a question; another question, in line behind that one, has number 3."""
     filling, asking = ticket(1, Urgency.BACKGROUND, Phase.PREFILL), ticket(2, phase=Phase.PREFILL)
-    node = Node(None, 0, array("I", [1, 2]), None, computed_by=1)
-    filling.computes_for(asking, node)
+    filling.tip = asking.tip = node = Node(Node(None, 0, array("I"), None), 0, array("I", [1, 2]), None, computed_by=1)
     return filling, asking, node
 
 
 def test_who_fills_what_another_one_waits_for_is_served_in_that_one_s_place() -> None:
     filling, asking, _ = awaited()
-    assert filling.order == asking.order < ticket(3).order
+    assert served(filling, asking, ticket(3)) == [1, 2, 3]
 
 
 def test_the_first_of_those_who_wait_lends_its_place() -> None:
     filling, asking, node = awaited()
-    for other in (ticket(5), ticket(3, Urgency.BACKGROUND)):
-        filling.computes_for(other, node)
-    assert filling.order == asking.order
+    others = [ticket(5, phase=Phase.PREFILL), ticket(4, Urgency.BACKGROUND, Phase.RESTORING)]
+    for other in others:
+        other.tip = node
+    assert served(*others, filling, asking, ticket(3)) == [1, 2, 3, 5, 4]
 
 
 def test_a_place_is_lent_until_the_node_stands_or_nobody_waits_for_it_or_all_begins_anew() -> None:
-    filling, _, node = awaited()
+    filling, asking, node = awaited()
     node.computed_by = None
-    assert filling.order == filling.came
+    assert served(filling, asking, ticket(3)) == [2, 3, 1]
     filling, asking, _ = awaited()
     asking.enter(Phase.ENDED)
-    assert filling.order == filling.came
-    filling, _, _ = awaited()
-    filling.wait_again()
-    assert filling.order == filling.came
+    assert served(filling, asking, ticket(3)) == [2, 3, 1]
+    filling, asking, _ = awaited()
+    for one in (filling, asking):
+        one.tip = None
+        one.wait_again()
+    assert served(filling, asking, ticket(3)) == [2, 3, 1]
 
 
 CODE = [n % 50 for n in range(300)]
