@@ -141,6 +141,7 @@ class Preparer:
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
         fresh = self.fresh(codex_state.name) if codex_state is not None else None
         unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
+        room = grant.window - within.composed.assembled.tokens
         return PreparedQuestion(
             ask=ask,
             turn=within.turn,
@@ -152,10 +153,10 @@ class Preparer:
             served=served,
             gathered=gathered,
             selection=where.selection if where is not None else None,
-            job=self._job(ask, within.composed, grant.window, chat_model.stop),
+            job=self._job(ask, within.composed, room, chat_model.stop),
             grant=grant,
             promised=answer,
-            actions=(*within.actions, *unseen),
+            actions=(*within.actions, *shorter_answer(ask.max_tokens, room), *unseen),
             choice=choice,
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
@@ -255,13 +256,13 @@ class Preparer:
             room=self.machine.room(composed.assembled.blocks[0].tokens),
         )
 
-    def _job(self, ask: Ask, composed: Composed, window: int, stop: tuple[str, ...]) -> InferenceJob:
+    def _job(self, ask: Ask, composed: Composed, room: int, stop: tuple[str, ...]) -> InferenceJob:
         return InferenceJob(
             ticket=0,  # the client numbers it
             floor=composed.assembled.floor.name,
             tail=composed.assembled.tail,
             owner=ask.principal.uid,
-            max_tokens=min(ask.max_tokens, window - composed.assembled.tokens),
+            max_tokens=min(ask.max_tokens, room),
             sampling=sampling_of(ask, self.greedy),
             stop=(*ask.stop, *stop),
         )
@@ -293,6 +294,11 @@ def sigil_of(principal: Principal) -> SigilView:
 def promised(ask: Ask, window: int) -> int:
     """Tokens that its answer is promised."""
     return max(1, min(ask.max_tokens, share(window, ANSWER_SHARE)))
+
+
+def shorter_answer(most: int, room: int) -> tuple[str, ...]:
+    """That the window has less room behind the prompt than the answer may have tokens."""
+    return (f"the answer ends at {room:,} tokens, not {most:,}: the window holds no more",) if most > room else ()
 
 
 def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:

@@ -202,12 +202,18 @@ def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
     if not "".join(answer.text).strip():
         note("the model answered nothing")
     if answer.finish_reason == "length":
-        note(f"cut at {options.max_tokens:,} tokens; --max-tokens allows more")
+        note(cut(answer, options.max_tokens))
     if options.session and answer.lore.get("began"):
         note(began(options.session, session_names(socket)))
     notice = notice_of(answer.lore)
     for line in answer_footer(answer.lore, known=bool(notice) and not first_time(notice)):
         note(line)
+
+
+def cut(answer: Answer, allowed: int) -> str:
+    """An answer that is shorter than was allowed was ended by the window, as a line of the footer says."""
+    tokens = min(answer.usage.get("completion_tokens", allowed), allowed)
+    return f"cut at {tokens:,} tokens" + ("; --max-tokens allows more" if tokens == allowed else "")
 
 
 def session_names(socket: str | None) -> list[str]:
@@ -333,7 +339,7 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
     elif lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
     lines += citation_lines(lore.get("citations", ()))
-    lines += lore.get("notices", ())
+    lines += dict.fromkeys((*lore.get("notices", ()), *lore.get("governor", {}).get("actions", ())))
     return [*lines, notice] if notice and not known else lines
 
 

@@ -27,7 +27,7 @@ def search(
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
-    """Finds places in a codex; piped, one path:line:text each."""
+    """Finds places in a codex; piped, one path:line:text each. Ends with 5 also where nothing holds what is in quotes."""
     if not query.strip():
         raise Failure(faults.USAGE, "the query is empty", 'lore search "words or a name"')
     body = {"query": query, "codex": codex, "n": number, "graph": graph, "cwd": working_directory()}
@@ -44,6 +44,7 @@ def search(
             note(notice)
     if not report["hits"]:
         note(f"nothing found for {query}")
+    if not report["hits"] or report.get("absent"):
         raise typer.Exit(faults.NOT_FOUND)
 
 

@@ -197,7 +197,8 @@ class ArchiveSearch:
         Raises CodexError.
         """
         found, notices = await self._seen(query, codex, n, graph, beside=True)
-        strings = asked(query).exact
+        question = asked(query)
+        strings = question.exact
         hits = tuple(
             SearchHit.of(one, exact=bool(strings) and all(string in one.text for string in strings), branch=branch)
             for one in found.hits
@@ -205,7 +206,8 @@ class ArchiveSearch:
         shown = sum(hit.exact for hit in hits)
         left = sum(found.holding.values()) - shown
         more = (not_shown(left),) if strings and left > 0 else ()
-        return SearchReply(hits=hits, notices=(*more, *notices))
+        held = any(string in one.text for one in found.hits for string in strings)
+        return SearchReply(hits=hits, notices=(*more, *notices), absent=question.quoted and not held)
 
     async def _seen(
         self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False

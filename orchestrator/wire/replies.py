@@ -75,6 +75,7 @@ class SearchReply(ReplyShape):
 
     hits: tuple[SearchHit, ...] = Field(description="best first")
     notices: tuple[str, ...] = Field(description="what the search may not have seen")
+    absent: bool = Field(False, description="nothing holds what was quoted: the hits hold words of it")
 
 
 class EmbeddingRow(ReplyShape):

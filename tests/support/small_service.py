@@ -182,7 +182,7 @@ class SmallService:
             snippet="\ndef run():\n    pass",
             line=10,
         )
-        return SearchReply(hits=(hit,)[:n], notices=())
+        return SearchReply(hits=(hit,)[:n], notices=(), absent=query == '"its words"')
 
     async def sessions(self, principal: Principal) -> list[SessionRow]:
         return [filled(SessionRow, name=name, codex="demo", turns=len(turns)) for name, turns in self.talks.items()]

@@ -80,6 +80,15 @@ def test_the_budget_is_the_window_that_the_grant_leaves_and_not_what_the_memory_
         assert (lore.governor.budget_tokens, lore.governor.kv_bytes) == (1_288, 8 * lore.prompt.tokens)
 
 
+def test_an_answer_that_the_window_cannot_hold_says_where_it_ends_and_one_that_it_holds_says_nothing(
+    house: Any,
+) -> None:
+    for lore in (house().plan(asking(max_tokens=100_000)), house().ask(asking(max_tokens=100_000)).lore):
+        room = 4_000 - lore.prompt.tokens
+        assert lore.governor.actions == (f"the answer ends at {room:,} tokens, not 100,000: the window holds no more",)
+    assert house().ask(asking(max_tokens=room)).lore.governor.actions == ()
+
+
 def found(number: int, words: int) -> Evidence:
     return Evidence(path=f"f{number}.py", start=1, end=2, text="word " * words + "\n")
 

@@ -72,6 +72,12 @@ def test_search_piped_prints_path_line_text(lore, lorekeep):
     assert (nothing.returncode, json.loads(nothing.stdout)["hits"]) == (5, [])
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_search_for_what_is_quoted_ends_with_5_where_only_its_words_are_found(lore, lorekeep, more):
+    found = lore("search", '"its words"', *more)
+    assert (found.returncode, "src/a.py" in found.stdout) == (5, True)
+
+
 def test_search_says_what_it_may_not_have_seen(lore, lorekeep):
     assert json.loads(lore("search", "nothing", "--json").stdout)["notices"] == ["demo is being indexed"]
     assert "demo is being indexed" in lore("search", "nothing").stderr

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.cli.ask import Wait, answer_footer, citation_lines, code_state
+from orchestrator.cli.ask import Answer, Wait, answer_footer, citation_lines, code_state, cut
 from orchestrator.cli.codex import being_computed, coverage, summary, taken_in
 from orchestrator.cli.doctor import Check, lead
 from orchestrator.cli.model import model_page
@@ -53,6 +53,19 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert answer_footer({"prompt": {"cached": 1, "computed": 2}}) == ["no codex · 1 tokens cached, 2 computed"]
     noticed = {"model": "builtin:quoter", "notice": "no GPU support in this build"}
     assert answer_footer(noticed)[-1] == "no GPU support in this build"
+
+
+def test_what_was_left_out_to_fit_is_said_under_the_answer_and_nothing_twice():
+    told = {"notices": ["demo: not watched"], "governor": {"actions": ["turn 1 left out", "demo: not watched"]}}
+    assert answer_footer({"prompt": {}, **told})[1:] == ["demo: not watched", "turn 1 left out"]
+
+
+def test_an_answer_that_is_cut_says_whether_more_may_be_allowed():
+    def words(tokens, allowed):
+        return cut(Answer(usage={"completion_tokens": tokens}), allowed)
+
+    assert words(7, 7) == "cut at 7 tokens; --max-tokens allows more"
+    assert words(5, 100_000) == "cut at 5 tokens"
 
 
 def test_a_rate_is_shown_of_answers_that_are_long_enough_to_have_one():

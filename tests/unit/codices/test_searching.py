@@ -42,6 +42,16 @@ def test_a_hit_that_holds_what_was_quoted_is_marked_and_one_with_its_words_is_no
     assert holding('"no such header here"') == {"src/errors.py": True, "src/header.py": False}
 
 
+def test_what_was_quoted_and_stands_nowhere_is_absent_although_its_words_are_found():
+    queries = ('"such header no"', '"such header no" "no such header here"', "such header no")
+    found = {query: report(FILES, query) for query in queries}
+    assert [(bool(found[query]["hits"]), found[query]["absent"]) for query in queries] == [
+        (True, True),
+        (True, False),
+        (True, False),
+    ]
+
+
 def test_places_that_hold_what_was_quoted_and_are_not_shown_are_counted():
     body = "    value = 1\n" * 40
     text = "".join(f"def f{number}():\n    raise ValueError('<no such>')\n{body}" for number in range(5))
