@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from codex.catalog.databases import SqliteBytesCache
-from codex.catalog.generations import Generation
+from codex.catalog.generations import Codex, Generation
 from codex.citations import Files
 from codex.documents import Document, lines
 from codex.errors import ArchiveDamaged, CodexError, SourceError
@@ -54,6 +54,56 @@ HOPELESS = 32
 
 
 @dataclass(frozen=True)
+class _BuildSource:
+    """What a codex state is built from. `settings`, `rebase_share`: the usual ones with the codex's own laid over them;
+    `forced`: the coverage that a user, a setting or the codex names, in this order."""
+
+    codex: Codex
+    generation: Generation
+    room: FloorRoom
+    settings: CoverageSettings
+    rebase_share: float | None
+    forced: Coverage | None
+    notices: tuple[str, ...]
+
+    def view(self, tier: str, pieces: tuple[CodexPiece, ...]) -> CodexView:
+        tree = self.generation.state
+        return CodexView(
+            name=self.codex.name,
+            root=self.codex.roots[0],
+            generation=self.generation.number,
+            branch=tree.branch or "",
+            revision=tree.revision or "",
+            tier=tier,
+            pieces=pieces,
+        )
+
+    def state(
+        self,
+        view: CodexView,
+        tokens: int,
+        sizes: CoverageSizes,
+        decision: CoverageDecision,
+        why_not_forced: tuple[str, ...],
+        chunks: int,
+    ) -> CodexState:
+        return CodexState(
+            name=self.codex.name,
+            roots=self.codex.roots,
+            generation=self.generation,
+            view=view,
+            sizes=sizes,
+            decision=decision,
+            tokens=tokens,
+            chunks=chunks,
+            notices=(*self.notices, *why_not_forced),
+            settings=self.settings,
+            rebase_share=self.rebase_share,
+            forced=None if why_not_forced else self.forced,
+        )
+
+
+@dataclass(frozen=True)
 class CodexBuilder:
     """Builds codex states. `model` gives the loaded chat model and raises NotReady before; `clock` gives seconds for rates,
     `chunks` how much of a codex the archive holds."""
@@ -82,46 +132,20 @@ class CodexBuilder:
 
         Raises CodexError and LoreError.
         """
-        codex = await asyncio.to_thread(self.library.catalog.codex, name)
-        generation = await asyncio.to_thread(self.library.catalog.generation, name)
-        own, notices = await asyncio.to_thread(self._own, name)
-        settings = settings_of(own, self.settings)
-        forced = None if keep else forced or own_tier(own)
-        empty = CodexView(
-            name=codex.name,
-            root=codex.roots[0],
-            generation=generation.number,
-            branch=generation.state.branch or "",
-            revision=generation.state.revision or "",
-        )
-        whole = await self._whole(empty, generation, room, settings, forced)
-        full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, generation)
-        made = await self._drafts(generation, room, settings, forced, report)
-        sizes = CoverageSizes(full, made.skeleton_tokens, made.map_tokens, () if whole else ("full",))
-        decision, why_not = (keep, ()) if keep else decided(sizes, room, settings, forced, strict=strict)
-        view, tokens = whole, full
-        if decision.coverage is not Coverage.FULL or view is None:
-            pieces = await asyncio.to_thread(self._pieces, generation, made, decision)
-            tier = "skeleton" if decision.coverage is Coverage.SKELETON else decision.coverage.value
-            view = empty.model_copy(update={"tier": tier, "pieces": pieces})
+        source = await asyncio.to_thread(self._source, name, room, forced, keep)
+        whole = await asyncio.to_thread(self._whole, source)
+        full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, source)
+        drafts = await asyncio.to_thread(self._drafts, source, report)
+        sizes = CoverageSizes(full, drafts.skeleton_tokens, drafts.map_tokens, () if whole else ("full",))
+        decision, why_not = (keep, ()) if keep else decided(sizes, room, source.settings, source.forced, strict=strict)
+        if decision.coverage is Coverage.FULL and whole is not None:
+            view, tokens = whole, full
+        else:
+            view = await asyncio.to_thread(self._below_full, source, drafts, decision)
             tokens = await self._count(view, identity, silent)
-        state = CodexState(
-            name=name,
-            roots=codex.roots,
-            generation=generation,
-            view=view,
-            sizes=sizes,
-            decision=decision,
-            tokens=tokens,
-            chunks=await asyncio.to_thread(self.chunks, name),
-            notices=(*generation.notices, *notices, *why_not),
-            settings=settings,
-            rebase_share=own.numbers.get("rebase_share"),
-            forced=None if why_not else forced,
-        )
-        return await self.amended(
-            state, await asyncio.to_thread(self.library.catalog.amendments, name, generation.number)
-        )
+        chunks = await asyncio.to_thread(self.chunks, name)
+        log = await asyncio.to_thread(self.library.catalog.amendments, name, source.generation.number)
+        return await self.amended(source.state(view, tokens, sizes, decision, why_not, chunks), log)
 
     async def with_changes(self, name: str, state: CodexState | None) -> tuple[CodexState | None, int]:
         """What changed on disk, in the codex's log, its archive and its state; and how many entries of the log are new.
@@ -163,33 +187,33 @@ class CodexBuilder:
         view = state.view.model_copy(update={"amendments": views})
         return replace(state, view=view, log=log, digests=digests, files=files, amended=sum(counts))
 
-    def _own(self, name: str) -> tuple[LoreFile, tuple[str, ...]]:
-        """What the codex says of itself; a file that cannot be used is named in a notice and has no effect."""
+    def _source(
+        self, name: str, room: FloorRoom, forced: Coverage | None, keep: CoverageDecision | None
+    ) -> "_BuildSource":
+        """A `.lore.toml` that cannot be used is named in a notice and has no effect."""
+        codex, generation = self.library.catalog.codex(name), self.library.catalog.generation(name)
+        notices = generation.notices
         try:
             own = self.library.lore_file(name)
-            own_tier(own)
+            wished = own_tier(own)
         except (SourceError, InvalidRequest) as fault:
-            return LoreFile(), (f"{fault}",)
-        return own, ()
+            own, wished, notices = LoreFile(), None, (*notices, f"{fault}")
+        settings, share = settings_of(own, self.settings), own.numbers.get("rebase_share")
+        return _BuildSource(codex, generation, room, settings, share, None if keep else forced or wished, notices)
 
     # -- whole
 
-    async def _whole(
-        self,
-        empty: CodexView,
-        generation: Generation,
-        room: FloorRoom,
-        settings: CoverageSettings,
-        forced: Coverage | None,
-    ) -> CodexView | None:
-        hopeless = generation.bytes > HOPELESS * max(1, limit_of(room, settings))
-        if hopeless and forced is not Coverage.FULL:
+    def _whole(self, source: "_BuildSource") -> CodexView | None:
+        """None for a codex that is far too large to be in the floor whole."""
+        generation = source.generation
+        hopeless = generation.bytes > HOPELESS * max(1, limit_of(source.room, source.settings))
+        if hopeless and source.forced is not Coverage.FULL:
             return None
-        documents = await asyncio.to_thread(lambda: list(self.library.catalog.documents(generation.entries)))
-        return empty.model_copy(update={"pieces": await asyncio.to_thread(pieces_of, documents)})
+        return source.view("full", tuple(map(whole_piece, self.library.catalog.documents(generation.entries))))
 
-    def _about(self, generation: Generation) -> int:
+    def _about(self, source: "_BuildSource") -> int:
         """Tokens of a codex that is too large to be counted, from a sample of its files."""
+        generation = source.generation
         chosen = draw_sample(generation.entries, lambda one: one.path, lambda one: one.size)
         documents = self.library.catalog.documents(chosen)
         sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
@@ -208,36 +232,27 @@ class CodexBuilder:
 
     # -- below
 
-    async def _drafts(
-        self,
-        generation: Generation,
-        room: FloorRoom,
-        settings: CoverageSettings,
-        forced: Coverage | None,
-        report: Report,
-    ) -> CoverageDrafts:
-        drafting = CoverageDrafter(
-            self.library.catalog.documents, self.model().count_in_thread, self.remembered, settings
-        )
-        frozen = await asyncio.to_thread(self.store.frozen, generation.codex, generation.number)
-        return await asyncio.to_thread(drafting.drafts, generation, room, forced, report, ranked=frozen is None)
+    def _drafts(self, source: "_BuildSource", report: Report) -> CoverageDrafts:
+        generation, count = source.generation, self.model().count_in_thread
+        drafter = CoverageDrafter(self.library.catalog.documents, count, self.remembered, source.settings)
+        frozen = self.store.frozen(generation.codex, generation.number)
+        return drafter.drafts(generation, source.room, source.forced, report, ranked=frozen is None)
 
-    def _pieces(
-        self, generation: Generation, made: CoverageDrafts, decision: CoverageDecision
-    ) -> tuple[CodexPiece, ...]:
-        """What the floor holds for a coverage below `full`, in the generation's order."""
-        if decision.coverage is Coverage.MAP and made.map_text:
-            return (CodexPiece(path="repository map", text=made.map_text, kind="map"),)
-        if decision.coverage is not Coverage.SKELETON:
-            return ()
-        whole = set(self._hot(generation, made, decision.hot_tokens))
-        bodies = {
-            one.path: one for one in self.library.catalog.documents([e for e in generation.entries if e.path in whole])
-        }
+    def _below_full(self, source: "_BuildSource", made: CoverageDrafts, decision: CoverageDecision) -> CodexView:
+        if decision.coverage is Coverage.SKELETON:
+            return source.view("skeleton", self._skeleton(source.generation, made, decision.hot_tokens))
+        with_map = decision.coverage is Coverage.MAP and made.map_text
+        pieces = (CodexPiece(path="repository map", text=made.map_text, kind="map"),) if with_map else ()
+        return source.view(decision.coverage.value, pieces)
+
+    def _skeleton(self, generation: Generation, made: CoverageDrafts, hot_tokens: int) -> tuple[CodexPiece, ...]:
+        """Signatures of all files and the bodies of hot ones, in the generation's order."""
+        hot = set(self._hot(generation, made, hot_tokens))
+        whole = self.library.catalog.documents([entry for entry in generation.entries if entry.path in hot])
+        bodies = {one.path: whole_piece(one) for one in whole}
         return tuple(
-            CodexPiece(path=one_line(entry.path), text=bodies[entry.path].text)
-            if entry.path in bodies
-            else CodexPiece(path=one_line(entry.path), text=made.skeletons.get(entry.path, ""), kind="skeleton")
+            bodies.get(entry.path)
+            or CodexPiece(path=one_line(entry.path), text=made.skeletons.get(entry.path, ""), kind="skeleton")
             for entry in generation.entries
         )
 
@@ -247,14 +262,12 @@ class CodexBuilder:
         frozen = self.store.frozen(name, generation.number)
         if frozen is not None and self._extra(generation, made, frozen) <= budget:
             return frozen
-        churn = self._churn(name)
-        touched = self.store.touched(name)
         hot = chosen(
             generation,
             made.skeletons,
             made.ranks,
-            churn,
-            touched,
+            self._churn(name),
+            self.store.touched(name),
             budget,
             count,
             lambda entries: list(self.library.catalog.documents(entries)),
@@ -321,8 +334,8 @@ def own_tier(own: LoreFile) -> Coverage | None:
     return None if own.tier in (None, "auto") else coverage_named(own.tier or "")
 
 
-def pieces_of(documents: Sequence[Document]) -> tuple[CodexPiece, ...]:
-    return tuple(CodexPiece(path=one_line(one.path), text=one.text) for one in documents)
+def whole_piece(document: Document) -> CodexPiece:
+    return CodexPiece(path=one_line(document.path), text=document.text)
 
 
 def one_line(path: str) -> str:
