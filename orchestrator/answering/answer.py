@@ -83,16 +83,15 @@ class Answers:
                 refuse_waiting(ask, why_waiting(self.client))
                 async for percent in arriving(self.model_ready(), self.client, deadline):
                     yield Waiting("model", percent, WHOLE)
-            chat_model = await self._ready_model(deadline)
             prepared = await within(
                 deadline,
-                self.preparer.prepare(ask, messages, chat_model),
+                self.preparer.prepare(ask, messages, await self._ready_model(deadline)),
                 lambda: "not ready in time: the codex is being counted",
             )
             refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
             if refusal is not None:
                 raise refusal
-            async for event in self._run(prepared, chat_model, arrived, deadline):
+            async for event in self._run(prepared, arrived, deadline):
                 yield event
         finally:
             machine.busy(False)
@@ -112,12 +111,10 @@ class Answers:
         except EngineUnavailable as fault:
             raise engine_failed(fault) from fault
 
-    async def _run(
-        self, prepared: PreparedQuestion, chat_model: ChatModel, arrived: float, deadline: float | None
-    ) -> AsyncIterator[AskEvent]:
+    async def _run(self, prepared: PreparedQuestion, arrived: float, deadline: float | None) -> AsyncIterator[AskEvent]:
         state = RunState()
         ids: dict[str, bytes] = {}
-        model = self._model(prepared, chat_model, ids)
+        model = self._model(prepared, ids)
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
             async with aclosing(self.answerer().answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
@@ -139,8 +136,10 @@ class Answers:
         shown = {one.path for one in prepared.turn.state.evidence}
         return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: PreparedQuestion, chat_model: ChatModel, ids: dict[str, bytes]) -> "EngineModel":
+    def _model(self, prepared: PreparedQuestion, ids: dict[str, bytes]) -> "EngineModel":
         from orchestrator.answering.agent import EngineModel
+
+        chat_model = prepared.chat_model
 
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
@@ -244,8 +243,7 @@ class Answers:
         messages = split(ask.messages)
         if not self.model_ready().done():
             refuse_waiting(ask, why_waiting(self.client))
-        chat_model = await self._ready_model(deadline_of(ask))
-        prepared = await self.preparer.prepare(ask, messages, chat_model)
+        prepared = await self.preparer.prepare(ask, messages, await self._ready_model(deadline_of(ask)))
         matched = await self._matched(prepared)
         lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
         refusal, text = refusal_of(prepared, matched.length), prepared.composed.text if prompt else ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
-from formatters.context import AttachmentView, IdentityView, SigilView, ToolView, TurnContext
+from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
 from governor.ctc import limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
@@ -32,7 +32,7 @@ from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.budget import governed, within_reach
+from orchestrator.prompt.budget import Governed, governed, within_reach
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
@@ -70,33 +70,55 @@ class SplitMessages(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PreparedQuestion:
-    """One question, ready to be inferred. `grant`: the one that it was planned under; `promised`: tokens of its answer."""
+class AskedQuestion:
+    """A question with what it is asked about. `choice`: what to know of how the codex was chosen, where nobody named one;
+    `where`: the user's place in an editor; `grant`: the one that it is planned under; `began`: when preparing it did."""
 
     ask: Ask
+    messages: SplitMessages
+    chat_model: ChatModel
+    session: Session | None
+    codex_state: CodexState | None
+    choice: str
+    conversation: Conversation
+    where: Pointed | None
+    served: ServingIdentity
+    grant: Grant
+    began: float
+
+    @property
+    def promised(self) -> int:
+        """Tokens that its answer is promised."""
+        return promised(self.ask, self.grant.window)
+
+    @property
+    def selection(self) -> Passage | None:
+        return self.where.selection if self.where is not None else None
+
+
+@dataclass(frozen=True)
+class PreparedQuestion(AskedQuestion):
+    """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too."""
+
     turn: TurnContext
     composed: Composed
     decision: Decision
-    codex_state: CodexState | None
-    session: Session | None
-    conversation: Conversation
-    served: ServingIdentity
     gathered: Gathered
-    selection: Passage | None
     job: InferenceJob
-    grant: Grant
-    promised: int
-    actions: tuple[str, ...] = ()
-    choice: str = ""  # what to know of how the codex was chosen, where nobody named one
-    unseen: tuple[str, ...] = ()  # what the answer may not know of the codex; among the actions too
-    indexing: bool = False
-    renewed: str = ""
-    assemble_ms: float = 0.0
+    actions: tuple[str, ...]
+    unseen: tuple[str, ...]
+    indexing: bool
+    assemble_ms: float
 
     @property
     def floor_key(self) -> FloorKey:
         """Whose floor it begins with."""
         return FloorKey.of(self.turn.codex, self.turn.identity)
+
+    @property
+    def renewed(self) -> str:
+        """What of its Environment has changed since the conversation's last turn, in words."""
+        return renewed(self.conversation.environment, self.turn.environment)
 
 
 @dataclass(frozen=True)
@@ -116,55 +138,40 @@ class Preparer:
 
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
         """`messages`: those of the ask. Raises LoreError. Changes nothing."""
-        session, codex_state, choice = await self._codex_and_session(ask)
-        codex = codex_state.name if codex_state is not None else None
-        conversation = (
-            self.conversations.of_session(session, chat_model.tokens)
-            if session is not None
-            else self.conversations.of_messages(ask.principal.uid, codex, messages.earlier)
-        )
-        started = time.monotonic()
-        where = await self._where(ask, codex_state)
-        served = await self.codices.served(codex_state, ask.identity)
-        turn = self._turn(ask, messages, conversation, codex_state, served.view, chat_model, where)
-        grant = self.machine.grant
-        answer = promised(ask, grant.window)
-        limits = limits_of(grant.window, answer, grant.cells, self.claims)
-        turn, gone = within_reach(turn, limits)
+        asked = await self._asked(ask, messages, chat_model)
+        limits = limits_of(asked.grant.window, asked.promised, asked.grant.cells, self.claims)
+        turn, gone = within_reach(self._turn(asked), limits)
         composed = await chat_model.composer.compose(turn, ask.think)
-        used = min(grant.window, composed.assembled.tokens + answer)
-        decision = self._decide(ask, read_part(turn.query), codex_state, composed, chat_model, grant.window, used)
+        decision = self._decide(asked, composed)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await chat_model.composer.compose(turn, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
-        fresh = self.fresh(codex_state.name) if codex_state is not None else None
-        unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
-        room = grant.window - within.composed.assembled.tokens
-        return PreparedQuestion(
-            ask=ask,
-            turn=within.turn,
-            composed=within.composed,
-            decision=decision,
-            codex_state=codex_state,
-            session=session,
-            conversation=conversation,
-            served=served,
-            gathered=gathered,
-            selection=where.selection if where is not None else None,
-            job=self._job(ask, within.composed, room, chat_model.stop),
-            grant=grant,
-            promised=answer,
-            actions=(*within.actions, *shorter_answer(ask.max_tokens, room), *unseen),
-            choice=choice,
-            unseen=unseen,
-            indexing=fresh is not None and fresh.is_behind,
-            renewed=renewed(conversation.environment, turn.environment),
-            assemble_ms=(time.monotonic() - started) * 1000,
-        )
+        return self._prepared(asked, within, decision, gathered)
 
     # -- who and where
+
+    async def _asked(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> AskedQuestion:
+        session, codex_state, choice = await self._codex_and_session(ask)
+        codex = codex_state.name if codex_state is not None else None
+        if session is not None:
+            conversation = self.conversations.of_session(session, chat_model.tokens)
+        else:
+            conversation = self.conversations.of_messages(ask.principal.uid, codex, messages.earlier)
+        return AskedQuestion(
+            ask=ask,
+            messages=messages,
+            chat_model=chat_model,
+            session=session,
+            codex_state=codex_state,
+            choice=choice,
+            conversation=conversation,
+            began=time.monotonic(),
+            where=await self._where(ask, codex_state),
+            served=await self.codices.served(codex_state, ask.identity),
+            grant=self.machine.grant,
+        )
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None, str]:
         """The session, the codex, and a notice where the codex was chosen for the user."""
@@ -196,29 +203,21 @@ class Preparer:
 
     # -- the context
 
-    def _turn(
-        self,
-        ask: Ask,
-        messages: SplitMessages,
-        conversation: Conversation,
-        codex_state: CodexState | None,
-        identity: IdentityView,
-        chat_model: ChatModel,
-        where: Pointed | None,
-    ) -> TurnContext:
+    def _turn(self, asked: AskedQuestion) -> TurnContext:
+        ask, where = asked.ask, asked.where
         sigil = sigil_of(ask.principal)
         client_tools = tuple(tool_view(tool) for tool in ask.tools)
-        tools = [tool.name for tool in chat_model.tools] or None
+        tools = [tool.name for tool in asked.chat_model.tools] or None
         given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
-        codex, state = resumed(conversation, codex_state)
+        codex, state = resumed(asked.conversation, asked.codex_state)
         return TurnContext(
-            identity=identity,
+            identity=asked.served.view,
             sigil=sigil,
             codex=codex,
-            environment=environment_of(self.machine.levels, sigil, tools, messages.system, client_tools),
+            environment=environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools),
             state=state.model_copy(update={"attachments": attachments}),
-            query=messages.question,
+            query=asked.messages.question,
         )
 
     def _text_now(self, path: str, digest: str) -> str:
@@ -226,45 +225,24 @@ class Preparer:
 
     # -- how
 
-    def _decide(
-        self,
-        ask: Ask,
-        question: str,
-        codex_state: CodexState | None,
-        composed: Composed,
-        chat_model: ChatModel,
-        window: int,
-        used: int,
-    ) -> Decision:
-        task, because = classify(question, ask.frame or "")
-        asked = QuestionFigures(
-            task=task,
-            window=window,
-            used=used,
-            because=because,
-            tools=frozenset(tool.name for tool in chat_model.tools),
-            documents=named_documents(question, [entry.path for entry in codex_state.generation.entries])
-            if codex_state is not None
-            else (),
-        )
+    def _decide(self, asked: AskedQuestion, composed: Composed) -> Decision:
+        question, codex_state, window = read_part(asked.messages.question), asked.codex_state, asked.grant.window
+        task, because = classify(question, asked.ask.frame or "")
+        paths = [entry.path for entry in codex_state.generation.entries] if codex_state is not None else []
         return decide(
             codex_state.floor() if codex_state is not None else None,
-            asked,
+            QuestionFigures(
+                task=task,
+                window=window,
+                used=min(window, composed.assembled.tokens + asked.promised),
+                because=because,
+                tools=frozenset(tool.name for tool in asked.chat_model.tools),
+                documents=named_documents(question, paths),
+            ),
             self.strategy,
-            forced=ask.strategy,
+            forced=asked.ask.strategy,
             sizes=codex_state.sizes if codex_state is not None else None,
             room=self.machine.room(composed.assembled.blocks[0].tokens),
-        )
-
-    def _job(self, ask: Ask, composed: Composed, room: int, stop: tuple[str, ...]) -> InferenceJob:
-        return InferenceJob(
-            ticket=0,  # the client numbers it
-            floor=composed.assembled.floor.name,
-            tail=composed.assembled.tail,
-            owner=ask.principal.uid,
-            max_tokens=min(ask.max_tokens, room),
-            sampling=sampling_of(ask, self.greedy),
-            stop=(*ask.stop, *stop),
         )
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
@@ -279,6 +257,39 @@ class Preparer:
             min(decision.retrieval_budget, PREFETCH),
             known,
             graph=decision.retrieval is Retrieval.GRAPH,
+        )
+
+    # -- the result
+
+    def _prepared(
+        self, asked: AskedQuestion, within: Governed, decision: Decision, gathered: Gathered
+    ) -> PreparedQuestion:
+        fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
+        unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
+        room = asked.grant.window - within.composed.assembled.tokens
+        return PreparedQuestion(
+            **vars(asked),
+            turn=within.turn,
+            composed=within.composed,
+            decision=decision,
+            gathered=gathered,
+            job=self._job(asked, within.composed, room),
+            actions=(*within.actions, *shorter_answer(asked.ask.max_tokens, room), *unseen),
+            unseen=unseen,
+            indexing=fresh is not None and fresh.is_behind,
+            assemble_ms=(time.monotonic() - asked.began) * 1000,
+        )
+
+    def _job(self, asked: AskedQuestion, composed: Composed, room: int) -> InferenceJob:
+        ask = asked.ask
+        return InferenceJob(
+            ticket=0,  # the client numbers it
+            floor=composed.assembled.floor.name,
+            tail=composed.assembled.tail,
+            owner=ask.principal.uid,
+            max_tokens=min(ask.max_tokens, room),
+            sampling=sampling_of(ask, self.greedy),
+            stop=(*ask.stop, *asked.chat_model.stop),
         )
 
 
