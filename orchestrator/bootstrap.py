@@ -18,9 +18,9 @@ from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.preparing import Preparer
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
-from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
+from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
@@ -51,48 +51,34 @@ Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
     """All parts around `host`, not yet started. In the event loop. Raises LoreError for a folder that cannot be used."""
-    model_ready, loads, registry = AwaitedModel(), Loads(), discover()
+    model_ready, registry = AwaitedModel(), discover()
     with translated():
-        archive = Archive(paths.archive)
-        meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
-        storage = storage_of(settings, paths, ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget))
-    library, floors = storage.library, Floors(host.client)
-    identities = ServingIdentities(IdentityFiles(paths.identities), storage.states, model_ready.identifying)
-    residents = residents_of(settings, host, storage, identities, model_ready, floors)
-    successors = Successors(residents, floors.questions)
-    codices = Codices(residents, successors, library, identities, floors, storage.states, loads.far)
-    watchers = CodexWatchers(library, library.settings.watch, codices.changed, on=settings.codex.watch)
-    upkeep = ArchiveUpkeep(library, archive, residents.disk, meaning.filling.wanted)
-    freshness = FreshnessGauge(library, codices, storage.states, upkeep, watchers, loads.blind, loads.failed)
-    reports = CodexReports(host.client, floors, freshness)
-    searcher = searcher_of(library, meaning, archive, residents, upkeep, freshness)
+        storage = storage_of(settings, paths, host)
+    codices = codices_of(settings, paths, host, storage, model_ready)
+    searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, searcher, model_ready))
-    states, machine, client = storage.states, host.machine, host.client
-    loader = CodexLoader(
-        library, residents, codices, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
-    )
     return Program(
-        answers=answers_of(settings, host, storage, codices, floors, freshness, searcher, answerer, model_ready),
-        about=about_of(paths, host, registry, residents, floors),
-        library=library,
+        answers=answers_of(settings, host, storage, codices, searcher, answerer, model_ready),
+        about=about_of(paths, host, registry, codices),
+        library=storage.library,
         states=storage.states,
-        loads=loads,
-        loader=loader,
-        residents=residents,
-        loaded_codices=codices,
-        reports=reports,
+        loads=codices.loads,
+        loader=loader_of(host, storage, codices, model_ready),
+        residents=codices.residents,
+        lifecycle=codices.lifecycle,
+        reports=codices.reports,
         searcher=searcher,
         session_store=storage.sessions,
         machine=host.machine,
         client=host.client,
-        watchers=watchers,
-        upkeep=upkeep,
-        meaning=meaning,
+        watchers=codices.watchers,
+        upkeep=codices.upkeep,
+        meaning=storage.meaning,
         model_ready=model_ready,
         exchange=exchange,
         make_chat_model=partial(chat_model_of, host, storage, registry, answerer),
         import_agent=answerer,
-        closing=(storage.tokens.close, storage.outlines.close, archive.close, meaning.close, host.sensors.close),
+        closing=(storage.close, host.sensors.close),
     )
 
 
@@ -100,6 +86,8 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
 class Storage:
     """The databases, opened."""
 
+    archive: Archive
+    meaning: Meaning
     indexer: ArchiveIndexer
     library: Library
     sessions: SessionStore
@@ -107,12 +95,21 @@ class Storage:
     outlines: SqliteBytesCache
     tokens: TokenStore
 
+    def close(self) -> None:
+        for one in (self.sessions, self.library, self.tokens, self.outlines, self.archive, self.meaning):
+            one.close()
 
-def storage_of(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Storage:
+
+def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
     """Raises CodexError and LoreError for a database that cannot be used."""
+    archive = Archive(paths.archive)
+    meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
+    indexer = ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget)
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
     tokens.trim(TOKENS_KEPT)
     return Storage(
+        archive=archive,
+        meaning=meaning,
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
@@ -120,6 +117,33 @@ def storage_of(settings: Settings, paths: Paths, indexer: ArchiveIndexer) -> Sto
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,
     )
+
+
+@dataclass(frozen=True)
+class CodexParts:
+    """Every codex as it meets questions."""
+
+    floors: Floors
+    residents: ResidentCodices
+    lifecycle: CodexLifecycle
+    loads: Loads
+    watchers: CodexWatchers
+    upkeep: ArchiveUpkeep
+    freshness: FreshnessGauge
+    reports: CodexReports
+
+
+def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, model_ready: AwaitedModel) -> CodexParts:
+    loads, library, states, floors = Loads(), storage.library, storage.states, Floors(host.client)
+    identities = ServingIdentities(IdentityFiles(paths.identities), states, model_ready.identifying)
+    residents = residents_of(settings, host, storage, identities, model_ready, floors)
+    successors = Successors(residents, floors.questions)
+    lifecycle = CodexLifecycle(residents, successors, library, identities, floors, states, loads.far)
+    watchers = CodexWatchers(library, library.settings.watch, lifecycle.changed, on=settings.codex.watch)
+    upkeep = ArchiveUpkeep(library, storage.archive, residents.disk, storage.meaning.filling.wanted)
+    freshness = FreshnessGauge(library, lifecycle, states, upkeep, watchers, loads.blind, loads.failed)
+    reports = CodexReports(host.client, floors, freshness)
+    return CodexParts(floors, residents, lifecycle, loads, watchers, upkeep, freshness, reports)
 
 
 def residents_of(
@@ -147,52 +171,67 @@ def residents_of(
     )
 
 
-def searcher_of(
-    library: Library,
-    meaning: Meaning,
-    archive: Archive,
-    residents: ResidentCodices,
-    upkeep: ArchiveUpkeep,
-    freshness: FreshnessGauge,
-) -> ArchiveSearch:
+def loader_of(host: Host, storage: Storage, codices: CodexParts, model_ready: AwaitedModel) -> CodexLoader:
+    return CodexLoader(
+        library=storage.library,
+        residents=codices.residents,
+        lifecycle=codices.lifecycle,
+        loads=codices.loads,
+        floors=codices.floors,
+        store=storage.states,
+        machine=host.machine,
+        client=host.client,
+        watchers=codices.watchers,
+        upkeep=codices.upkeep,
+        reports=codices.reports,
+        model_ready=model_ready,
+    )
+
+
+def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
     """Searches by words and by meaning; what each may not have seen is said with the hits."""
-    blind = (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,)
-    near, read = Neighbourhoods(archive), library.catalog.document_by_digest
-    return ArchiveSearch(meaning.search, near, residents.digests, read, blind, upkeep.begin, freshness.outdated)
+    meaning, freshness = storage.meaning, codices.freshness
+    return ArchiveSearch(
+        meaning.search,
+        Neighbourhoods(storage.archive),
+        codices.residents.digests,
+        storage.library.catalog.document_by_digest,
+        (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,),
+        codices.upkeep.begin,
+        freshness.outdated,
+    )
 
 
 def answers_of(
     settings: Settings,
     host: Host,
     storage: Storage,
-    codices: Codices,
-    floors: Floors,
-    freshness: FreshnessGauge,
+    codices: CodexParts,
     searcher: ArchiveSearch,
     answerer: Callable[[], "Answerer"],
     model_ready: AwaitedModel,
 ) -> Answers:
     preparer = Preparer(
-        codices,
+        codices.lifecycle,
         storage.library,
         Conversations(storage.sessions),
         host.machine,
         searcher,
         host.governor.claims,
         settings.for_strategy(),
-        freshness.of,
+        codices.freshness.of,
         greedy=is_builtin(host.model.setting),
     )
     return Answers(
         preparer,
         answerer,
         host.client,
-        floors,
+        codices.floors,
         EngineInference(host.client, host.machine),
         model_ready,
         host.model.setting,
         host.model.notice,
-        freshness.outdated,
+        codices.freshness.outdated,
     )
 
 
@@ -203,7 +242,7 @@ def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer
     return Answerer(SearchArchive(searcher, model_ready))
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, residents: ResidentCodices, floors: Floors) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) -> About:
     return About(
         host.model,
         host.machine,
@@ -212,7 +251,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, residents: ResidentCo
         host.offload,
         host.governor,
         VERSION,
-        partial(prefill_of, residents, floors),
+        partial(prefill_of, codices.residents, codices.floors),
         registry.failures,
     )
 

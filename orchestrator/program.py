@@ -13,9 +13,9 @@ from codex.library import Library
 from orchestrator.answering.answer import Answers, own_task
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
-from orchestrator.codices.codices import Codices, refusal
 from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.lifecycle import CodexLifecycle, refusal
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
@@ -100,7 +100,7 @@ class Program:
     loads: Loads
     loader: CodexLoader
     residents: ResidentCodices
-    loaded_codices: Codices
+    lifecycle: CodexLifecycle
     reports: CodexReports
     searcher: ArchiveSearch
     session_store: SessionStore
@@ -122,7 +122,7 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(self.loaded_codices.reconsider, self.meaning.rest)
+        await self.machine.start(self.lifecycle.reconsider, self.meaning.rest)
         self.client.start()
         codices = await asyncio.to_thread(self.library.catalog.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
@@ -145,16 +145,14 @@ class Program:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.watchers.stop()
         await self.loads.stop(why)
-        await self.loaded_codices.stop()
+        await self.lifecycle.stop()
         await self.upkeep.stop()
         await self.machine.stop()
         await self.client.stop(why)
         await self.meaning.filling.stop()  # its batch ends with the engine
 
     def close(self) -> None:
-        """The files of it; nobody may be asking any more."""
-        self.session_store.close()
-        self.library.close()
+        """Closes its databases; nobody may be asking any more."""
         for one in self.closing:
             one()
 
@@ -181,7 +179,7 @@ class Program:
         await imports
         await self.machine.loaded(info)
         self.model_ready.succeed(self.make_chat_model())
-        await self.loaded_codices.wake(self.waking.at)
+        await self.lifecycle.wake(self.waking.at)
 
     async def _import_early(self) -> None:
         """Beside the loading of the model."""
@@ -224,7 +222,7 @@ class Program:
 
     def codex_report(self, codex: CodexState) -> CodexReport:
         embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
-        more = {"identity": self.loaded_codices.identity(codex), "embedding": embedding}
+        more = {"identity": self.lifecycle.identity(codex), "embedding": embedding}
         return self.reports.of(codex).model_copy(update=more)
 
     async def codices(self) -> list[CodexReport]:
@@ -240,18 +238,18 @@ class Program:
             raise refusal(codex, self.loads.far(name))
         await asyncio.shield(self.model_ready())
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
-        return self.codex_report(state or await self.loaded_codices.ensure_built(name))
+        return self.codex_report(state or await self.lifecycle.ensure_built(name))
 
     async def drop(self, name: str) -> None:
         with self.loads.dropping(name):
             self.watchers.forget(name)
-            await self.loaded_codices.drop(name)
+            await self.lifecycle.drop(name)
             self.loads.forget(name)
             self.upkeep.forget(name)
 
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
-        name, choice = choose_codex(codex, cwd, await self.loaded_codices.candidates(codex, cwd))
+        name, choice = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():

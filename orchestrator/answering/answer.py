@@ -198,7 +198,7 @@ class Answers:
                 "citations": citations,
             }
         )
-        self.preparer.codices.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
+        self.preparer.lifecycle.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
         return Answered(
             finish_reason=state.finished.finish_reason,
             lore=lore,

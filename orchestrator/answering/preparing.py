@@ -24,9 +24,9 @@ from orchestrator.answering.conversations import (
 )
 from orchestrator.answering.grounding import Passage, Pointed, pointed
 from orchestrator.codices.building import one_line
-from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
+from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
@@ -126,7 +126,7 @@ class Preparer:
     """The parts that preparing needs. `fresh` tells how true a codex is to its files; `greedy`: the model is a
     built-in one, whose answers are not drawn by chance."""
 
-    codices: Codices
+    lifecycle: CodexLifecycle
     library: Library
     conversations: Conversations
     machine: Machine
@@ -169,7 +169,7 @@ class Preparer:
             conversation=conversation,
             began=time.monotonic(),
             where=await self._where(ask, codex_state),
-            served=await self.codices.served(codex_state, ask.identity),
+            served=await self.lifecycle.served(codex_state, ask.identity),
             grant=self.machine.grant,
         )
 
@@ -178,12 +178,12 @@ class Preparer:
         session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = SessionCodex(session.name, session.codex) if session is not None else None
         cwd = ask.client.get("cwd", "")
-        candidates = await self.codices.candidates(ask.codex, cwd)
+        candidates = await self.lifecycle.candidates(ask.codex, cwd)
         if not candidates and ask.codex is None and kept is None:
             name, choice = None, "" if ask.continue_last else NOTHING_LOADED
         else:
             name, choice = choose_codex(ask.codex, cwd, candidates, kept)
-        codex_state = await self.codices.ensure_built(name) if name is not None else None
+        codex_state = await self.lifecycle.ensure_built(name) if name is not None else None
         if session is None and ask.continue_last:
             session = self._last_session(ask, name)
         return session, codex_state, choice

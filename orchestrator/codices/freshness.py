@@ -23,7 +23,7 @@ from codex.library import Library
 from codex.settings import WatchSettings
 from codex.trees.walk import DiskTree
 from orchestrator.codices.archive import ArchiveUpkeep
-from orchestrator.codices.codices import Codices
+from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexStateStore
 from orchestrator.errors import LoreError
 
@@ -143,7 +143,7 @@ class FreshnessGauge:
     def __init__(
         self,
         library: Library,
-        codices: Codices,
+        lifecycle: CodexLifecycle,
         store: CodexStateStore,
         upkeep: ArchiveUpkeep,
         watching: "CodexWatchers",
@@ -151,7 +151,7 @@ class FreshnessGauge:
         failed: Callable[[str], str],
     ) -> None:
         self._library = library
-        self._codices = codices
+        self._lifecycle = lifecycle
         self._store = store
         self._upkeep = upkeep
         self._watching = watching
@@ -169,7 +169,7 @@ class FreshnessGauge:
             indexing=self._upkeep.blind(name),
             archive=self._upkeep.notice(name),
             failed=self._failed(name),
-            rebasing=self._codices.rebasing(name),
+            rebasing=self._lifecycle.rebasing(name),
             loaded=loaded,
             since=since,
             outside=self.comparing.latest(name, since).in_words(),

@@ -1,6 +1,6 @@
 """Loads: from a request to a codex that is served, with progress for whoever watches.
 
-    name ─▶ read and index (library) ─▶ wait for the model ─▶ build, compute the floor (`Codices`) ─▶ committed
+    name ─▶ read and index (library) ─▶ wait for the model ─▶ build, compute the floor (`CodexLifecycle`) ─▶ committed
 
 Each runs in a task of its own. Leaving the stream leaves the load running; others may come and watch. A watcher that
 applies changes holds the same lock; a load waits for it.
@@ -34,10 +34,10 @@ from codex.trees.sources import LoadSpec
 from orchestrator.cancellation import unless
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.building import mended
-from orchestrator.codices.codices import Codices
 from orchestrator.codices.coverages import surveyed
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import CodexWatchers, load_or_drop
+from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.report import CodexReports, progress_event, tokens_of
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
@@ -72,7 +72,7 @@ class CodexLoader:
 
     library: Library
     residents: ResidentCodices
-    codices: Codices
+    lifecycle: CodexLifecycle
     loads: "Loads"
     floors: Floors
     store: CodexStateStore
@@ -116,14 +116,14 @@ class CodexLoader:
         """A load that is cancelled or refused leaves the codex as it was."""
         name = load.name
         try:
-            was = await self.codices.load_began(name)
+            was = await self.lifecycle.load_began(name)
             with translated():
                 await asyncio.to_thread(self.store.resume, name)
             try:
                 with translated():
                     state = await self._loaded(wanted, request, load)
                     load.commit()
-                await self.codices.load_committed(was)
+                await self.lifecycle.load_committed(was)
             except LoreError as fault:
                 if load.state is LoadState.CANCELLED:
                     raise await self._gone_back(was) from fault
@@ -133,7 +133,7 @@ class CodexLoader:
             self.upkeep.forget(name)
             load.emit(LoadedEvent(event="loaded", codex=self.reports.of(state, loading=False)))
         finally:
-            self.codices.load_ended(name)
+            self.lifecycle.load_ended(name)
             # One that ended early has left an archive ahead of what is served.
             self.upkeep.begin(name, doubted=load.state is not LoadState.COMMITTED)
 

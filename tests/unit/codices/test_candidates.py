@@ -3,7 +3,7 @@
 import pytest
 
 from codex.catalog.generations import Codex
-from orchestrator.codices.codices import candidates_of
+from orchestrator.codices.lifecycle import candidates_of
 from orchestrator.errors import NotFound, NotReady
 from orchestrator.prompt.situation import ReadableCodex
 

@@ -8,7 +8,7 @@ from codex.errors import DiskFull
 from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
-from orchestrator.codices.codices import codices_of
+from orchestrator.codices.lifecycle import codices_of
 from orchestrator.codices.state import CodexStateStore, ResidentIdentity, Wishes
 
 

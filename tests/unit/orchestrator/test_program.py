@@ -45,7 +45,7 @@ def program(make_chat_model: Any) -> Program:
     return Program(
         client=client,
         machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
-        residents=none, loaded_codices=codices, library=library, states=none, loads=none, reports=none,
+        residents=none, lifecycle=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
         import_agent=lambda: None, exchange=none,
@@ -87,7 +87,7 @@ async def test_a_load_that_comes_while_its_codex_is_dropped_is_refused():
 
     forgets = SimpleNamespace(forget=forgotten.append)
     codices = SimpleNamespace(drop=dropped)
-    await Program.drop(SimpleNamespace(loads=loads, watchers=forgets, loaded_codices=codices, upkeep=forgets), "code")
+    await Program.drop(SimpleNamespace(loads=loads, watchers=forgets, lifecycle=codices, upkeep=forgets), "code")
     assert forgotten == ["code"] * 3
     loads.begin("code", lambda load: asyncio.sleep(0))
     await loads.stop()

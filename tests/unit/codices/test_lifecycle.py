@@ -11,8 +11,8 @@ from codex.following.amendments import effective
 from codex.library import Library
 from formatters.context import CodexView
 from governor.settings import PressureSettings
-from orchestrator.codices.codices import Codices
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.codices.successors import Successors
@@ -98,7 +98,7 @@ class House:
             self.library, self.builder, identities, machine, self.floors, self.store, None, PressureSettings()
         )
         successors = Successors(self.residents, self.floors.questions, idle_s=3_600)
-        self.codices = Codices(
+        self.lifecycle = CodexLifecycle(
             self.residents, successors, self.library, identities, self.floors, self.store, lambda name: None
         )
 
@@ -119,7 +119,7 @@ async def house(tmp_path):
     one.write("a = 1\n")
     one.load()
     yield one
-    await one.codices.stop()
+    await one.lifecycle.stop()
     one.library.close()
 
 
@@ -127,9 +127,9 @@ async def test_a_codex_answers_from_its_generation_and_log_whatever_a_load_has_r
     assert house.answers_from() == "a = 1\n", "it is not built yet"
     await house.residents.build("code")
     house.write("a = 22\n")
-    await house.codices.changed("code")
+    await house.lifecycle.changed("code")
     assert house.answers_from() == "a = 22\n"
-    was = await house.codices.load_began("code")
+    was = await house.lifecycle.load_began("code")
     house.write("a = 333\n")
     house.load()
     assert house.answers_from() == "a = 22\n"
@@ -142,10 +142,10 @@ async def test_a_codex_answers_from_its_generation_and_log_whatever_a_load_has_r
 
 async def test_behind_a_cancelled_load_a_floor_that_nobody_can_ask_on_is_not_computed(house):
     await house.residents.build("code")
-    was = await house.codices.load_began("code")
+    was = await house.lifecycle.load_began("code")
     house.builder.log_tokens = 501  # with its log the codex takes more than there is
     house.write("a = 22\n")
-    await house.codices.changed("code")
+    await house.lifecycle.changed("code")
     house.load()
     await house.residents.build("code", release=False)
     assert house.floors.progress("code") is not None

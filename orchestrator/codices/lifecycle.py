@@ -1,8 +1,8 @@
 """What happens to codices: they are asked about, loaded, changed on disk, dropped.
 
-    Codices ─ events ─▶ Successors ─▶ transitions (pure)     when a codex gets its next floor
-       │                    │ prepare, compute, commit
-       └────────────────────┴──▶ ResidentCodices             what it is served as
+    CodexLifecycle ─ events ─▶ Successors ─▶ transitions (pure)     when a codex gets its next floor
+       │                           │ prepare, compute, commit
+       └───────────────────────────┴──▶ ResidentCodices             what it is served as
 
 What somebody waits for is done at once, and reported as an event. What follows from the event is decided in `transitions`.
 Does not know questions, only that one was asked.
@@ -39,7 +39,7 @@ log = logging.getLogger("lorekeep.codices")
 SOON_S = 2.0  # after which a question that was refused may be asked again
 
 
-class Codices:
+class CodexLifecycle:
     """One event loop calls all of it. `far` says how far the running load of a codex is, None where none runs."""
 
     def __init__(
