@@ -5,9 +5,8 @@ codex are translated here, once.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from codex.errors import (
     ArchiveDamaged,
@@ -95,43 +94,6 @@ class CodexDropped(EngineFailed):
     """Its codex was dropped while it was answered. Asking again finds none of that name."""
 
     code = "codex_dropped"
-
-
-SHOULD = {
-    "string_type": "should be text",
-    "int_type": "should be a whole number",
-    "int_parsing": "should be a whole number",
-    "int_from_float": "should be a whole number",
-    "float_type": "should be a number",
-    "float_parsing": "should be a number",
-    "finite_number": "should be a finite number",
-    "bool_type": "should be true or false",
-    "bool_parsing": "should be true or false",
-    "tuple_type": "should be a list",
-    "list_type": "should be a list",
-    "dict_type": "should be an object",
-    "model_type": "should be an object",
-    "missing": "is missing",
-    "string_too_short": "is empty",
-    "string_too_long": "is longer than {max_length:,} characters",
-    "greater_than_equal": "should be {ge} or more",
-    "greater_than": "should be more than {gt}",
-    "less_than_equal": "should be {le} or less",
-    "less_than": "should be less than {lt}",
-    "literal_error": "should be {expected}",
-}
-
-
-def wording(kind: str, message: str, context: Mapping[str, Any]) -> str:
-    """What is wrong with a value, of pydantic's kind of error, its message and its context."""
-    if kind == "too_short":
-        least = context["min_length"]
-        return "is empty" if least == 1 else f"should have at least {least}, and has {context['actual_length']}"
-    if kind == "too_long":
-        return f"too many: {context['actual_length'] or 'more'} of at most {context['max_length']}"
-    if kind in SHOULD:
-        return SHOULD[kind].format(**context)
-    return message.removeprefix("Value error, ").removeprefix("Input ")
 
 
 NAMED_AT_MOST = 10  # more names are no help to read

@@ -23,7 +23,7 @@ from orchestrator.wire.replies import (
     SessionExport,
     SessionRow,
 )
-from orchestrator.wire.requests import AttachedText, LoadBody
+from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
 from orchestrator.wire.status import CacheReply, StatusReply
 
 
@@ -78,7 +78,7 @@ class Ask:
     logprobs: int | None = None  # log-probabilities of the answer's tokens, and of so many likeliest in each place
     stop: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
-    tools: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[ToolFunction, ...] = ()
     attachments: tuple[AttachedText, ...] = ()
     client: Mapping[str, str] = field(default_factory=dict)  # cwd, file, selection
     wait: bool = True

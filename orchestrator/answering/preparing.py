@@ -8,7 +8,7 @@ Each step is a method that reads like its name; nothing here runs the model.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -55,6 +55,7 @@ from orchestrator.prompt.strategy import (
     read_part,
 )
 from orchestrator.service import Ask, Message, Principal
+from orchestrator.wire.requests import ToolFunction
 
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 TEMPERATURE = 0.7  # of a user's model, where the client names none
@@ -206,7 +207,7 @@ class Preparer:
     def _turn(self, asked: AskedQuestion) -> TurnContext:
         ask, where = asked.ask, asked.where
         sigil = sigil_of(ask.principal)
-        client_tools = tuple(tool_view(tool) for tool in ask.tools)
+        client_tools = tuple(map(tool_view, ask.tools))
         tools = [tool.name for tool in asked.chat_model.tools] or None
         given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
         attachments = (where.attachment, *given) if where is not None else given
@@ -329,17 +330,8 @@ def split(messages: Sequence[Message]) -> SplitMessages:
     return SplitMessages(others[-1].content, tuple(others[:-1]), system)
 
 
-def tool_view(tool: Mapping[str, Any]) -> ToolView:
-    """A client's own tool in OpenAI's shape. Raises InvalidRequest."""
-    function = tool.get("function", tool)
-    try:
-        return ToolView(
-            name=function["name"],
-            description=function.get("description") or "",
-            parameters_json_schema=function.get("parameters") or {},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRequest(f"a tool is not described as it should be: {error}", "see OpenAI's tools") from error
+def tool_view(tool: ToolFunction) -> ToolView:
+    return ToolView(name=tool.name, description=tool.description or "", parameters_json_schema=tool.parameters or {})
 
 
 def sampling_of(ask: Ask, greedy: bool) -> Sampling:

@@ -196,7 +196,7 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
         logprobs=wanted_logprobs(body),
         stop=stops_of(body.stop),
         schema=schema_of(body.response_format),
-        tools=() if body.tool_choice == "none" else (body.tools or ()),
+        tools=() if body.tool_choice == "none" else tuple(tool.function for tool in body.tools or ()),
         attachments=lore.attachments,
         client=client_of(lore),
         wait=lore.wait,

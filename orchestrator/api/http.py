@@ -7,8 +7,7 @@ its body and its reply in the function's annotations. The reference and its test
 import asyncio
 import json
 import math
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -21,11 +20,12 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.cancellation import unless
-from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady, wording
+from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
 from orchestrator.service import Principal, Service
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
 from orchestrator.wire.replies import ErrorReply, Fault
+from orchestrator.wire.wording import complaint
 
 T = TypeVar("T")
 Schema = type[BaseModel]
@@ -49,11 +49,6 @@ TYPE = {  # OpenAI's kind of an error, by its status
     431: "invalid_request_error",
     503: "unavailable_error",
 }
-HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-MARKS = re.compile(
-    r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]"
-    r"|constrained-\w+$|str$|int$|float$|bool$"
-)
 
 
 class TooLarge(LoreError):
@@ -199,42 +194,6 @@ async def read(request: Request, limit: int) -> bytes:
 
 def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes", "send less, or raise serve.max_body")
-
-
-def complaint(error: ValidationError, body: bytes) -> str:
-    """The first fault in words."""
-    first = telling(error.errors(include_url=False, include_input=False))
-    if first["type"] == "json_invalid":
-        return unreadable(first["ctx"]["error"], body)
-    place = place_of(first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown field {place}"
-    return f"{place or 'body'}: {wording(first['type'], first['msg'], first.get('ctx') or {})}"
-
-
-def telling(faults: Sequence[Any]) -> Any:
-    """The first; where several types were tried at its place, the one that came furthest: it is the one that was meant."""
-    place = place_of(faults[0]["loc"])
-    tried = [one for one in faults if place_of(one["loc"]) == place or place_of(one["loc"]).startswith(f"{place}.")]
-    return max(tried, key=lambda one: (not one["type"].endswith("_type"), len(place_of(one["loc"]).split("."))))
-
-
-def unreadable(why: str, body: bytes) -> str:
-    """What the reader of JSON stopped at. Some of that is JSON, which we do not take: it is called what it is."""
-    where = why.partition(" at line")[2]
-    at = f" at line{where}" if where else ""
-    if "recursion limit" in why:
-        return f"nested too deeply{at}"
-    if "surrogate" in why or ("hex escape" in why and HALF.search(body)):
-        return f"a lone surrogate, half a character that is no text{at}"
-    if "unicode code point" in why:
-        return f"not UTF-8{at}"
-    return f"not JSON: {why}"
-
-
-def place_of(location: tuple[int | str, ...]) -> str:
-    """`messages.0.content`, without the names of the types that were tried there."""
-    return ".".join(str(part) for part in location if isinstance(part, int) or not MARKS.match(part))
 
 
 # -- replies and faults

@@ -17,9 +17,10 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from orchestrator.errors import SettingsError, wording
+from orchestrator.errors import SettingsError
 from orchestrator.settings.model import Measure, Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
+from orchestrator.wire.wording import wording
 
 ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped
 PREFIX = "LORE_"

@@ -6,7 +6,7 @@ refused: a misspelt `codex` would be answered from the wrong one.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.wire.base import Plain, RequestShape, StrictRequest, without_nul
 
@@ -114,6 +114,32 @@ class LoreOptions(StrictRequest):
     client: ClientState = Field(ClientState(), description="where the user is")
 
 
+def of_one_line(name: str) -> str:
+    """It is part of a line of the prompt."""
+    if "\n" in name or "\r" in name:
+        raise ValueError("holds a line break, which no name does")
+    return name
+
+
+class ToolFunction(RequestShape):
+    """What the model may have called."""
+
+    name: Annotated[Text, AfterValidator(of_one_line)] = Field(description="of one line")
+    description: str | None = Field(None, description="what it does, for the model")
+    parameters: dict[str, Any] | None = Field(None, description="a JSON schema of its arguments")
+
+
+class ClientTool(RequestShape):
+    """A tool of the client, in OpenAI's shape; also one whose `function` is not wrapped."""
+
+    function: ToolFunction = Field(description="what it is")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrapped(cls, given: Any) -> Any:
+        return given if not isinstance(given, dict) or "function" in given else {"function": given}
+
+
 class ChatRequest(RequestShape):
     """Body of POST /v1/chat/completions and /v1/plan."""
 
@@ -149,7 +175,7 @@ class ChatRequest(RequestShape):
     )
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
     response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
-    tools: tuple[dict[str, Any], ...] | None = Field(None, description="tools of the client, in OpenAI's shape")
+    tools: tuple[ClientTool, ...] | None = Field(None, description="tools of the client")
     tool_choice: Any = Field(None, description="auto or none")
     lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")
     prompt: bool = Field(False, description="/v1/plan only: report the exact text that the engine would get")

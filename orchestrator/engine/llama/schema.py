@@ -73,6 +73,10 @@ IN_WORDS = (  # instead of what the libraries say of themselves
     (r"(Value is not JSON serializable|'utf-8' codec).*", "it has a lone surrogate, half a character that is no text"),
     (r"maximum recursion depth exceeded.*", "its recursion is too deep"),
     (r"; use sys\..*", ""),
+    (
+        r"(Out of range float|Invalid literal for Fraction|number out of range).*",
+        "a number in it is beyond 1e308, or none",
+    ),
 )
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
 UNFORESEEN = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)

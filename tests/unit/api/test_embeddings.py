@@ -48,6 +48,7 @@ def test_what_cannot_be_embedded_is_refused(http, body):
         (["a", ""], "input.1: is empty"),
         (["a"] * 2049, "input: too many: 2049 of at most 2048"),
         (["a", 2], "input.1: should be text"),
+        ([1, 2], "input.0: should be text"),
         ({}, "input: should be text"),
     ],
 )

@@ -11,6 +11,7 @@ from support.small_service import REFUSALS, SmallService
 from orchestrator.service import Service
 
 CHAT = "/v1/chat/completions"
+TOOL = {"name": "open"}
 LARGE = {"type": "json_schema", "json_schema": {"schema": {"const": "ü" * 11_000}}}  # each is six bytes of JSON
 
 
@@ -98,6 +99,17 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),
         (b'{"temperature": NaN, "messages": [{"role": "user", "content": "x"}]}', "temperature"),
         (b"[" * 60_000, "nested too deeply at line 1"),
+        (b'{"messages": tru}', "not JSON: a word other than true, false and null at line 1"),
+        (b'{"seed": 1' + b"0" * 5_000 + b"}", "a number of more than 4,300 digits at line 1"),
+        (json.dumps(asked("x", temperature=10**400)).encode(), "temperature: should be a finite number, below 1e308"),
+        (json.dumps(asked("x", seed=1e30)).encode(), "should be a whole number, without a point or an exponent"),
+        (json.dumps(asked("x", tools=[{"function": {}}])).encode(), "tools.0.function.name: is missing"),
+        (json.dumps(asked("x", tools=[TOOL, {"name": 3}])).encode(), "tools.1.function.name: should be text"),
+        (json.dumps(asked("x", tools=[{"name": "a\nb"}])).encode(), "tools.0.function.name: holds a line break"),
+        (
+            json.dumps(asked("x", tools=[TOOL | {"parameters": []}])).encode(),
+            "tools.0.function.parameters: should be an obj",
+        ),
     ],
 )
 def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, body, words):
@@ -105,6 +117,12 @@ def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, bod
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
     assert lorekeep.service.asked == []
+
+
+def test_a_tool_is_taken_in_openai_s_wrapping_or_without_it(http, lorekeep):
+    wrapped = {"type": "function", "function": {"name": "look", "description": None}}
+    assert http.post(CHAT, json=asked("a", tools=[TOOL, wrapped])).status_code == 200
+    assert [tool.name for tool in lorekeep.service.asked[0].tools] == ["open", "look"]
 
 
 def test_a_whole_number_is_a_number(http, lorekeep):
