@@ -19,7 +19,7 @@ from codex.catalog.databases import pages
 from codex.catalog.generations import FileEntry, KnownFile
 from codex.documents import decode, digest_of
 from codex.errors import LoadCancelled
-from codex.progress import Cancelled, Meter, Report, never, progress_at, silent
+from codex.progress import Cancelled, Meter, OnProgress, never, progress_at, silent
 from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileTree, Scan, Skipped
@@ -55,7 +55,7 @@ class Ingest:
 
     catalog: Catalog
     settings: LibrarySettings
-    report: Report = silent
+    report: OnProgress = silent
     cancelled: Cancelled = never
     named: Callable[[str], bool] = lambda path: False  # noqa: ARG005
     clock: Callable[[], float] = time.monotonic

@@ -34,7 +34,7 @@ from codex.following.comparing import Differences, Glance, differences, held_in
 from codex.ingest import Ingest, IngestResult
 from codex.locks import load_lock
 from codex.process_memory import gc_pause
-from codex.progress import Cancelled, Meter, Report, never, silent
+from codex.progress import Cancelled, Meter, OnProgress, never, silent
 from codex.reload_match import free_name, is_reload, name_from, reloaded_name, spec_of, stored_request, valid_name
 from codex.settings import LibrarySettings
 from codex.trees import opening, sources
@@ -121,7 +121,7 @@ class _Job:
     name: str
     source: CodexSource
     request: LoadSpec
-    report: Report = silent
+    report: OnProgress = silent
     cancelled: Cancelled = never
     why: str = ""  # the reason of a load that no user asked for
 
@@ -151,7 +151,7 @@ class Library:
     def load(
         self,
         request: LoadSpec,
-        report: Report = silent,
+        report: OnProgress = silent,
         cancelled: Cancelled = never,
         *,
         asked: bool = True,
@@ -287,7 +287,7 @@ class Library:
             if clone.name not in used:
                 shutil.rmtree(clone, ignore_errors=True)
 
-    def _job(self, request: LoadSpec, report: Report, cancelled: Cancelled) -> _Job:
+    def _job(self, request: LoadSpec, report: OnProgress, cancelled: Cancelled) -> _Job:
         source = sources.resolve(request, Path.cwd())
         if request.name is not None:
             name = valid_name(request.name)

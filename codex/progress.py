@@ -22,7 +22,7 @@ class CodexProgress:
     eta_s: float | None
 
 
-Report = Callable[[CodexProgress], None]
+OnProgress = Callable[[CodexProgress], None]
 Cancelled = Callable[[], bool]
 Step = Callable[[], None]
 """One more item of the phase is done."""
@@ -50,7 +50,7 @@ def insist(cancelled: Cancelled) -> None:
 class Meter:
     """Counts one phase and reports it at most ten times a second, and always its beginning and its end."""
 
-    def __init__(self, phase: str, total: int, report: Report, clock: Callable[[], float]) -> None:
+    def __init__(self, phase: str, total: int, report: OnProgress, clock: Callable[[], float]) -> None:
         self._phase = phase
         self._total = total
         self._report = report

@@ -46,7 +46,7 @@ TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
 
 Exchange = Callable[[str], AsyncIterator[ModelEvent]]
-"""Puts a program with the model of this setting in the place of the one that runs; tells how far it is."""
+"""Puts a program with the model of this setting in the place of the one that runs; reports how far it is."""
 
 
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:

@@ -28,7 +28,7 @@ from orchestrator.wire.places import ChangePhase
 from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
 
 log = logging.getLogger("lorekeep")
-Report = Callable[[ChangePhase, int, int], None]  # where a change is: phase, done, of how many
+OnPhase = Callable[[ChangePhase, int, int], None]  # where a change is: phase, done, of how many
 
 LEAVING_S = 5.0  # what is cut off has its error at once; this is for writing it
 
@@ -92,7 +92,7 @@ class ModelSwitch:
             building.cancel()
             await asyncio.gather(building, return_exceptions=True)
 
-    async def _change(self, setting: str, report: Report) -> ModelChange:
+    async def _change(self, setting: str, report: OnPhase) -> ModelChange:
         report("checking", 0, 1)
         old, before = self._program, self._settings
         wanted = with_model(before, setting)
@@ -112,7 +112,7 @@ class ModelSwitch:
             )
         return ModelChange(model=named(self._program), changed=True, cold=cold)
 
-    async def _end(self, program: Program, report: Report) -> None:
+    async def _end(self, program: Program, report: OnPhase) -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
         self._gate.close_to_questions()
         report("stopping", 0, self._gate.inside)  # while so many requests end by themselves
@@ -122,9 +122,9 @@ class ModelSwitch:
         await self._gate.empty(LEAVING_S)
         program.close()
 
-    async def _begin(self, settings: Settings, tell: Callable[[int, int], None]) -> str:
-        """Why its model cannot be loaded; "" when it is. Questions may come while it is loading; how far it is, is told."""
-        tell(0, WHOLE)
+    async def _begin(self, settings: Settings, report: Callable[[int, int], None]) -> str:
+        """Why its model cannot be loaded; "" when it is. Questions may come while it is loading."""
+        report(0, WHOLE)
         try:
             await self._take(await self._build(settings), settings)
         except LoreError as error:
@@ -133,11 +133,11 @@ class ModelSwitch:
             self._gate.open()
         ready = self._program.model_ready()
         async for percent in arriving(ready, self._program.client):
-            tell(percent, WHOLE)
+            report(percent, WHOLE)
         fault = ready.exception()
         return "" if fault is None else str(fault)
 
-    async def _back(self, settings: Settings, why: str, report: Report) -> None:
+    async def _back(self, settings: Settings, why: str, report: OnPhase) -> None:
         log.error("the model was not changed: %s", why)
         if self._settings is not settings:
             await self._end(self._program, report)

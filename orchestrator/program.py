@@ -341,10 +341,10 @@ class WakeProgress:
         self._ended.set()
         self.at(self.done, self.total)
 
-    async def follow(self, told: Callable[[int, int], None]) -> None:
-        """Tells how far it is, now and whenever that changes, until its end."""
+    async def follow(self, report: Callable[[int, int], None]) -> None:
+        """Reports how far it is, now and whenever that changes, until its end."""
         while True:
-            told(self.done, self.total)
+            report(self.done, self.total)
             if self._ended.is_set():
                 return
             await self._moved.wait()

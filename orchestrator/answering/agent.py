@@ -95,7 +95,7 @@ class SearchArchive:
         found = await gather(self._searcher, self._tokens, turn.codex.name, query, RESULT_TOKENS, known)
         if found.failed:
             return f"failed: {'; '.join(found.notices)}"
-        return "".join(written(one) for one in found.evidence) or "nothing found that was not told before"
+        return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
 
 
 class Answerer:

@@ -120,9 +120,9 @@ def found_engine() -> Check:
     return Check("engine", True, f"llama-cpp-python {built}: {cpu_features(features)}")
 
 
-def cpu_features(told: str) -> str:
+def cpu_features(said: str) -> str:
     """llama.cpp's `CPU : SSE3 = 1 | AVX2 = 1 | ...` as the names of what is on."""
-    on = [part.partition("=")[0].rpartition(":")[2].strip() for part in told.split("|") if part.strip().endswith("= 1")]
+    on = [part.partition("=")[0].rpartition(":")[2].strip() for part in said.split("|") if part.strip().endswith("= 1")]
     return " ".join(on) or "no CPU features"
 
 
@@ -184,8 +184,8 @@ def stores() -> Check:
 
     paths = local.paths()
     for store, pid in deleted_stores(paths):
-        told = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
-        return Check("databases", False, told, f"kill {pid}, then start the daemon and load again")
+        fault = f"{store} was deleted while process {pid} uses it: what that keeps is lost when it ends"
+        return Check("databases", False, fault, f"kill {pid}, then start the daemon and load again")
     for store, fault in damaged_stores(paths):
         other = daemon_of(paths)
         first = f"stop the daemon (kill {other.pid}), then: " if other else ""

@@ -34,8 +34,8 @@ def plan_page(report: Report) -> str:
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
     first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]  # of the archive, the best first
     parts.append(facts([("passages", first), *(("", place) for place in others)]))
-    told = (report.get("governor") or {}).get("actions", ())
-    parts += [notice for notice in report.get("notices", ()) if notice not in told]
+    actions = (report.get("governor") or {}).get("actions", ())
+    parts += [notice for notice in report.get("notices", ()) if notice not in actions]
     return "\n\n".join(filter(None, parts))
 
 

@@ -22,7 +22,7 @@ from codex.errors import ArchiveDamaged, CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
 from codex.library import Library, SampledFile, draw_sample
-from codex.progress import Report, progress_at, silent
+from codex.progress import OnProgress, progress_at, silent
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
@@ -121,7 +121,7 @@ class CodexBuilder:
         name: str,
         room: FloorRoom,
         identity: IdentityView,
-        report: Report,
+        report: OnProgress,
         forced: Coverage | None = None,
         keep: CoverageDecision | None = None,
         *,
@@ -219,7 +219,7 @@ class CodexBuilder:
         sample = [SampledFile(entry.path, entry.size, one.text) for entry, one in zip(chosen, documents, strict=True)]
         return whole_tokens(sample, len(generation.entries), generation.bytes, self.model().count_in_thread)
 
-    async def _count(self, view: CodexView, identity: IdentityView, report: Report) -> int:
+    async def _count(self, view: CodexView, identity: IdentityView, report: OnProgress) -> int:
         """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
         turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
         texts = [item.text for item in self.model().composer.write(turn)[BlockKind.CODEX].items]
@@ -232,7 +232,7 @@ class CodexBuilder:
 
     # -- below
 
-    def _drafts(self, source: "_BuildSource", report: Report) -> CoverageDrafts:
+    def _drafts(self, source: "_BuildSource", report: OnProgress) -> CoverageDrafts:
         generation, count = source.generation, self.model().count_in_thread
         drafter = CoverageDrafter(self.library.catalog.documents, count, self.remembered, source.settings)
         frozen = self.store.frozen(generation.codex, generation.number)

@@ -26,7 +26,7 @@ from codex.outline.coverage import Heat, hot, skeleton
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, outline
 from codex.process_memory import gc_pause
-from codex.progress import Meter, Report
+from codex.progress import Meter, OnProgress
 from codex.trees.git import Git, available
 from codex.trees.opening import History
 from codex.trees.port import labelled_name
@@ -68,7 +68,7 @@ class CoverageDrafter:
 
     @gc_pause()
     def drafts(
-        self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: Report, *, ranked: bool
+        self, generation: Generation, room: FloorRoom, forced: Coverage | None, report: OnProgress, *, ranked: bool
     ) -> CoverageDrafts:
         """Both smaller coverages, counted. The map is made for the share of the window that it may take.
 
@@ -94,7 +94,7 @@ class CoverageDrafter:
             skeletons, map_text, tokens, self.count([map_text])[0] + HEADING if map_text else None, ranks
         )
 
-    def _skeletons(self, generation: Generation, report: Report) -> tuple[dict[str, str], int]:
+    def _skeletons(self, generation: Generation, report: OnProgress) -> tuple[dict[str, str], int]:
         """Skeleton by path, and tokens of all with their headings."""
         meter = Meter("outline", len(generation.entries), report, time.monotonic)
         found: dict[str, str] = {}
@@ -121,7 +121,7 @@ class CoverageDrafter:
             for entry in page
         }
 
-    def _gists(self, generation: Generation, report: Report) -> dict[str, Gist]:
+    def _gists(self, generation: Generation, report: OnProgress) -> dict[str, Gist]:
         """Of all files where that is bounded, else of those that say most: source first, then what lies near the top."""
         chosen = most_telling(generation.entries, MAP_BYTES)
         meter = Meter("map", len(chosen), report, time.monotonic)

@@ -43,7 +43,7 @@ from orchestrator.wire.answers import IdentityState
 
 log = logging.getLogger("lorekeep.codices")
 
-OnProgress = Callable[[int, int], None]
+OnTokens = Callable[[int, int], None]  # done, of how many
 MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: those of conversations that go on
 
 DEFAULT = "lorekeep"
@@ -268,7 +268,7 @@ class Floors:
         self._current: dict[str, str] = {}
         self._kept: OrderedDict[str, HeldFloor] = OrderedDict()
         self._warming: dict[str, FloorPrefill] = {}
-        self._listeners: dict[str, set[OnProgress]] = {}
+        self._listeners: dict[str, set[OnTokens]] = {}
         self.questions = Questions(clock)
 
     # -- a codex's floor
@@ -327,7 +327,7 @@ class Floors:
         if ended.outcome is not Outcome.DONE:
             raise EngineFailed(ended.detail or f"the floor was not computed: {ended.reason}")
 
-    async def ended(self, codex: str, report: OnProgress) -> None:
+    async def ended(self, codex: str, report: OnTokens) -> None:
         """Returns when the background prefill of a codex has ended, well or not; reports how far it is meanwhile."""
         warming = self._warming.get(codex)
         if warming is None:

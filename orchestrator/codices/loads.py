@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from codex.errors import LoadCancelled
 from codex.library import Library, LoadResult, SampledFile, sample_head
-from codex.progress import CodexProgress, Report, progress_at
+from codex.progress import CodexProgress, OnProgress, progress_at
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.cancellation import unless
@@ -309,7 +309,7 @@ class RunningLoad:
     def report(self, progress: CodexProgress) -> None:
         self.emit(progress_event(progress, self.name))
 
-    def report_of_thread(self, check: Callable[[], None] = lambda: None) -> Report:
+    def report_of_thread(self, check: Callable[[], None] = lambda: None) -> OnProgress:
         """`report` for a worker thread. What `check` raises ends the work that reports."""
         loop = asyncio.get_running_loop()
 

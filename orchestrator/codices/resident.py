@@ -18,7 +18,7 @@ from functools import partial
 
 from codex.following.amendments import rebase_reason
 from codex.library import Library
-from codex.progress import Report, silent
+from codex.progress import OnProgress, silent
 from formatters.context import IdentityView
 from governor.settings import PressureSettings
 from orchestrator.codices.building import CodexBuilder, mended
@@ -112,7 +112,7 @@ class ResidentCodices:
     # -- building
 
     async def build(
-        self, name: str, report: Report = silent, *, strict: bool = False, release: bool = True
+        self, name: str, report: OnProgress = silent, *, strict: bool = False, release: bool = True
     ) -> CodexState:
         """Builds the newest generation of a codex and has its floor computed; older generations are released, without
         `release` by `load_committed` or `go_back`. `strict`: raises OverBudget for a forced coverage that does not fit,
@@ -126,7 +126,7 @@ class ResidentCodices:
             return state
 
     async def _built(
-        self, name: str, report: Report = silent, keep: CoverageDecision | None = None, *, strict: bool = False
+        self, name: str, report: OnProgress = silent, keep: CoverageDecision | None = None, *, strict: bool = False
     ) -> CodexState:
         room, identity = await self._room(name), self._identities.newest(name)
         with translated():

@@ -1,1 +1,1 @@
-"""What the daemon tells of itself: pure builders of reports, and the few readings they need."""
+"""What the daemon reports of itself: pure builders of reports, and the few readings they need."""

@@ -1,4 +1,4 @@
-"""A persona changes: the old floor answers until the new one stands, so that nobody waits for a floor that he had.
+"""An identity changes: the old floor answers until the new one is resident, so that nobody waits who did not before.
 
 Also over a restart, for several codices, with a file that cannot be read, and where the memory holds one floor and not two.
 """
@@ -35,12 +35,12 @@ def running(models):
 @pytest.fixture
 def house(running):
     """The codex's floor stands under the identity that ships, and nothing is being prepared."""
-    persona(running).unlink(missing_ok=True)
+    identity_file(running).unlink(missing_ok=True)
     settled(running)
     return running
 
 
-def persona(daemon, name="lorekeep"):
+def identity_file(daemon, name="lorekeep"):
     folder = daemon.folder / "config" / "lorekeep" / "identities"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.md"
@@ -62,7 +62,7 @@ def pools(daemon):
 
 def test_a_question_behind_the_change_is_answered_on_the_old_floor_and_says_so(house):
     old = settled(house)
-    persona(house).write_text(BRIEF)
+    identity_file(house).write_text(BRIEF)
     answer = ask(house, "zebra")
     assert right(answer)
     assert cached_whole(answer["lore"], "identity", "codex")
@@ -76,7 +76,7 @@ def test_while_the_new_floor_is_computed_the_pages_say_so(house):
     old = settled(house)
     os.kill(engine_child(house), signal.SIGSTOP)  # so that it is not there before anybody has looked
     try:
-        persona(house).write_text(BRIEF)
+        identity_file(house).write_text(BRIEF)
         until(lambda: "is being prepared" in house.lore("codex", "show", "vaults").stdout)
         assert "its new identity" in house.lore("status").stdout
     finally:
@@ -87,7 +87,7 @@ def test_while_the_new_floor_is_computed_the_pages_say_so(house):
 def test_when_nobody_asks_the_new_floor_is_computed_and_answers_and_the_old_one_is_freed(house):
     old = settled(house)
     first = ask(house, "zebra")
-    persona(house).write_text(LONG)
+    identity_file(house).write_text(LONG)
     assert ask(house, "walrus")["lore"]["identity"]["version"] == old
     new = settled(house)
     assert new != old
@@ -102,7 +102,7 @@ def test_when_nobody_asks_the_new_floor_is_computed_and_answers_and_the_old_one_
 
 def test_a_question_that_comes_while_the_new_floor_is_computed_waits_for_none(house):
     old = settled(house)
-    persona(house).write_text(BRIEF * 2)
+    identity_file(house).write_text(BRIEF * 2)
     until(lambda: reply(house, "/v1/status")["engine"]["prefills"] or settled(house) != old)
     answer = ask(house, "zebra")
     assert right(answer)
@@ -113,10 +113,10 @@ def test_a_question_that_comes_while_the_new_floor_is_computed_waits_for_none(ho
 def test_a_change_that_is_taken_back_computes_nothing(house):
     old = settled(house)
     ask(house, "zebra")
-    persona(house).write_text(BRIEF * 3)
+    identity_file(house).write_text(BRIEF * 3)
     assert ask(house, "zebra")["lore"]["identity"]["preparing"]
     before = counters(house)["computed_tokens"]
-    persona(house).unlink()
+    identity_file(house).unlink()
     answer = ask(house, "zebra")
     assert answer["lore"]["identity"] == {"name": "lorekeep", "version": old, "preparing": None, "fault": ""}
     assert counters(house)["computed_tokens"] - before < 100
@@ -124,7 +124,7 @@ def test_a_change_that_is_taken_back_computes_nothing(house):
 
 def test_a_file_that_cannot_be_read_is_told_and_the_old_one_goes_on_answering(house):
     old = settled(house)
-    persona(house).write_bytes(b"\xff\xfe\xfd")
+    identity_file(house).write_bytes(b"\xff\xfe\xfd")
     answer = ask(house, "zebra")
     assert right(answer)
     assert cached_whole(answer["lore"], "identity", "codex")
@@ -136,11 +136,11 @@ def test_a_file_that_cannot_be_read_is_told_and_the_old_one_goes_on_answering(ho
 
 
 def test_a_named_identity_is_computed_when_it_is_asked_first_and_prepared_when_it_changes(house):
-    persona(house, "reviewer").write_text("You review code.\n")
+    identity_file(house, "reviewer").write_text("You review code.\n")
     first = ask(house, "zebra", identity="reviewer")
     assert (first["lore"]["identity"]["name"], first["lore"]["identity"]["preparing"]) == ("reviewer", None)
     assert not cached_whole(first["lore"], "codex")
-    persona(house, "reviewer").write_text("You review code and tests.\n")
+    identity_file(house, "reviewer").write_text("You review code and tests.\n")
     second = ask(house, "zebra", identity="reviewer")
     assert second["lore"]["identity"]["version"] == first["lore"]["identity"]["version"]
     assert cached_whole(second["lore"], "identity", "codex")
@@ -148,7 +148,7 @@ def test_a_named_identity_is_computed_when_it_is_asked_first_and_prepared_when_i
     third = ask(house, "zebra", identity="reviewer")
     assert third["lore"]["identity"]["version"] == second["lore"]["identity"]["preparing"]
     assert cached_whole(third["lore"], "identity", "codex")
-    persona(house, "reviewer").unlink()
+    identity_file(house, "reviewer").unlink()
 
 
 def test_codices_are_redone_in_order_of_last_use(house):
@@ -158,7 +158,7 @@ def test_codices_are_redone_in_order_of_last_use(house):
     ask(house, "badger", codex="cellars")
     ask(house, "zebra", codex="vaults")
     begun = len(house.log.read_text())
-    persona(house).write_text(BRIEF * 4)
+    identity_file(house).write_text(BRIEF * 4)
     for name in ("cellars", "vaults"):
         assert shown(house, name)["identity"]["preparing"]
     settled(house, "cellars")
@@ -173,14 +173,14 @@ def test_codices_are_redone_in_order_of_last_use(house):
 
 @pytest.fixture
 def stopped(house):
-    """A daemon that stopped after an answer; its persona may be changed before it is started again."""
+    """A daemon that stopped after an answer; its identity may be changed before it is started again."""
     house.answered = ask(house, "zebra")
     house.stop()
     return house
 
 
 def test_what_changed_while_no_daemon_ran_is_prepared_behind_the_first_answer(stopped):
-    persona(stopped).write_text(BRIEF)
+    identity_file(stopped).write_text(BRIEF)
     stopped.start()
     answer = ask(stopped, "walrus")
     assert right(answer, "walrus")
@@ -191,7 +191,7 @@ def test_what_changed_while_no_daemon_ran_is_prepared_behind_the_first_answer(st
 
 
 def test_a_broken_file_found_at_the_start_leaves_the_old_one_answering(stopped):
-    persona(stopped).write_bytes(b"\xff")
+    identity_file(stopped).write_bytes(b"\xff")
     stopped.start()
     answer = ask(stopped, "walrus")
     assert right(answer, "walrus")
@@ -202,8 +202,8 @@ def test_a_broken_file_found_at_the_start_leaves_the_old_one_answering(stopped):
 
 def test_a_broken_file_where_nothing_ever_stood_is_refused_with_what_to_do(models):
     with living(models) as daemon:
-        persona(daemon).write_bytes(b"\xff")
+        identity_file(daemon).write_bytes(b"\xff")
         done = daemon.lore("ask", question("zebra"))
         assert done.returncode == 2
         assert "identity 'lorekeep' cannot be read" in done.stderr
-        assert f"mend or remove {persona(daemon)}" in done.stderr
+        assert f"mend or remove {identity_file(daemon)}" in done.stderr

@@ -140,9 +140,9 @@ def test_where_the_memory_holds_one_floor_the_new_generation_takes_the_old_ones_
 
 def test_where_the_memory_holds_one_floor_the_old_identity_answers_until_the_new_one_takes_its_place(small):
     first = ask(small, "zebra")
-    persona = small.folder / "config" / "lorekeep" / "identities" / "lorekeep.md"
-    persona.parent.mkdir(parents=True)
-    persona.write_text("You are brief. Name path:line of what you rest on.\n")
+    identity = small.folder / "config" / "lorekeep" / "identities" / "lorekeep.md"
+    identity.parent.mkdir(parents=True)
+    identity.write_text("You are brief. Name path:line of what you rest on.\n")
     told = ask(small, "zebra", session=first["lore"]["session"])
     assert right(told)
     assert told["lore"]["identity"]["version"] == first["lore"]["identity"]["version"]

@@ -301,8 +301,8 @@ def typed(words: Words) -> Words:
     kinds = [kind for kind, keywords in ABOUT.items() if not words.keys().isdisjoint(keywords)]
     if len(kinds) == 1 and words.keys().isdisjoint(KINDS):
         words = {"type": kinds[0], **words}
-    told = words.get("type")
-    if told == "integer" or (isinstance(told, list) and "integer" in told and "number" not in told):
+    declared = words.get("type")
+    if declared == "integer" or (isinstance(declared, list) and "integer" in declared and "number" not in declared):
         words = {"minimum": -MOST_WHOLE, "maximum": MOST_WHOLE, **words}
     if isinstance(words.get("items"), list):
         words = {**words, "prefixItems": words["items"], "items": words.get("additionalItems", False)}

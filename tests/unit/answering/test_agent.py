@@ -215,7 +215,7 @@ async def test_passages_that_were_told_before_are_not_told_again(bench: Benches,
     one = bench(CALL, "As said.")
     told = StateView(evidence=(Evidence(path="a.py", start=1, end=2, text=HIT.text),))
     await one.events(a_turn(state=told))
-    assert "nothing found that was not told before" in one.texts[1]
+    assert "nothing found that this conversation lacks" in one.texts[1]
 
 
 async def test_wrong_arguments_and_unknown_tools_are_told_to_the_model(bench: Benches, a_turn: Turns) -> None:

@@ -74,7 +74,7 @@ def test_every_builtin_writer_keeps_the_laws(kind: BlockKind) -> None:
         keeps_a_turn_when_it_closes(written, sample)
 
 
-def test_identity_is_the_persona_then_the_tools_by_name_with_sorted_keys() -> None:
+def test_identity_is_its_text_then_the_tools_by_name_with_sorted_keys() -> None:
     tools = (ToolView(name="b"), ToolView(name="a", parameters_json_schema={"type": "object", "required": []}))
     text = prompt(identity=IdentityView(name="k", text="You keep lore.", tools=tools))[BlockKind.IDENTITY].text
     assert text.startswith("You keep lore.\n\n# Tools\n")

@@ -152,7 +152,7 @@ async def test_a_warm_question_encodes_only_its_own_text(
 @pytest.mark.parametrize(
     "changed",
     [
-        {"identity": IdentityView(name="keeper", text="Another persona.")},
+        {"identity": IdentityView(name="keeper", text="Another identity.")},
         {"codex": None},
     ],
 )
@@ -208,7 +208,7 @@ async def test_questions_that_arrive_together_build_one_floor(
 
 async def test_floors_that_nobody_asks_for_are_forgotten(tokens: TokenCache, composer: Composer, a_turn: Turns) -> None:
     small = Assembler(tokens, "root", floors_kept=2)
-    turns = [a_turn(identity=IdentityView(name="k", text=f"persona {place}")) for place in range(3)]
+    turns = [a_turn(identity=IdentityView(name="k", text=f"identity {place}")) for place in range(3)]
     composed = [await composer.compose(turn) for turn in turns]
     floors = [await small.floor(one.prompt, one.layout) for one in composed]
     again = [await small.floor(one.prompt, one.layout) for one in reversed(composed)]
