@@ -56,7 +56,7 @@ def told(daemon: PrivateDaemon, model: object) -> list[dict]:
 @pytest.fixture(scope="module")
 def house(models):
     """A daemon on the quoting model that holds the codex `vaults`."""
-    with living(models, "[serve]\nshutdown_grace = 1\n") as daemon:
+    with living(models, "[serve]\nshutdown_grace = 1\n[model]\ncontext = 100000\n") as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 
@@ -70,14 +70,15 @@ def quoting(house):
     assert ask(house, "zebra")["answer"].strip().startswith("4815162")
 
 
-def without(model: Path, path: Path, tensor: str) -> Path:
-    """The model without one of its tensors: a whole file that llama.cpp refuses."""
+def without(model: Path, path: Path, tensor: str, trained: int | None = None) -> Path:
+    """The model without one of its tensors: a whole file that llama.cpp refuses. `trained`: for another context."""
     reader, writer = gguf.GGUFReader(model), gguf.GGUFWriter(path, "llama")
     for field in reader.fields.values():
         if not field.name.startswith(("GGUF.", "general.architecture")):
             kind = field.types[0]
             inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(field.name, field.contents(), kind, inner)
+            value = trained if trained and field.name.endswith(".context_length") else field.contents()
+            writer.add_key_value(field.name, value, kind, inner)
     for one in reader.tensors:
         if one.name != tensor:
             writer.add_tensor(one.name, np.array(one.data), raw_dtype=one.tensor_type)
@@ -241,11 +242,16 @@ def test_two_changes_at_once_are_one_and_a_conflict(house):
     assert answers == [200, 409]
 
 
-def test_settings_that_do_not_suit_a_model_are_refused_and_the_daemon_keeps_its_own(house, tmp_path, quoter_model):
-    narrow = tmp_path / "narrow.gguf"
-    shutil.copy(quoter_model, narrow)
-    before = reply(house, "/v1/status")["model"]
+def test_a_model_that_the_settings_do_not_suit_is_refused_everywhere_and_the_daemon_keeps_its_own(
+    house, tmp_path, quoter_model
+):
+    narrow = without(quoter_model, tmp_path / "narrow.gguf", "none of them", trained=50_000)
+    child = engine_child(house)
+    status, answer = put(house, narrow)
+    assert (status, answer["error"]["hint"]) == (400, "set model.context = 50000 or auto")
+    assert "trained for (50,000)" in answer["error"]["message"]
+    assert "trained for (50,000)" in refusal(house.lore("model", "use", narrow), 2)
     places = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    wrong = {**places, "LORE_MODEL__CONTEXT": "1000000", "LORE_MODEL": str(narrow)}
-    assert "trained for" in refusal(house.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)
-    assert reply(house, "/v1/status")["model"] == before
+    wrong = {**places, "LORE_MODEL": str(narrow)}
+    assert "trained for (50,000)" in refusal(house.lore("serve", "--socket", tmp_path / "s", environment=wrong), 2)
+    assert engine_child(house) == child

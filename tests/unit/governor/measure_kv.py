@@ -1,7 +1,8 @@
 """Opens contexts in llama.cpp and says what memory they took: the foreign side of the footprint's test.
 
 A program of its own, because a model that llama.cpp does not like may abort it. Reads JSON lines from standard input,
-{path, plans: [{cells, sequences, keys, values}]}, and answers each with a JSON line of MiB as logged.
+{path, plans: [{cells, sequences, keys, values}]}, and answers each with a JSON line of
+[kv, state] in MiB as logged.
 """
 
 import ctypes
@@ -21,8 +22,8 @@ def keep(_level: int, text: bytes, _data: object) -> None:
     lines.append(text.decode(errors="replace"))
 
 
-def measured(path: str, plans: list[dict[str, Any]]) -> list[float | None]:
-    """KV and state together, one a plan; None where llama.cpp refuses to open such a context."""
+def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]:
+    """One [kv, state] a plan; None where llama.cpp refuses to open such a context."""
     model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
     assert model, "".join(lines)
     sizes = [opened(model, plan) for plan in plans]
@@ -30,7 +31,7 @@ def measured(path: str, plans: list[dict[str, Any]]) -> list[float | None]:
     return sizes
 
 
-def opened(model: object, plan: dict[str, Any]) -> float | None:
+def opened(model: object, plan: dict[str, Any]) -> list[float] | None:
     params = llama_cpp.llama_context_default_params()
     params.n_ctx, params.n_seq_max, params.kv_unified = plan["cells"], plan["sequences"], True
     params.type_k, params.type_v = TYPES[plan["keys"]], TYPES[plan["values"]]
@@ -41,7 +42,8 @@ def opened(model: object, plan: dict[str, Any]) -> float | None:
     if not context:
         return None
     llama_cpp.llama_free(context)
-    return sum(map(float, re.findall(r"(?:KV|RS) buffer size =\s+([\d.]+) MiB", "".join(lines))))
+    text = "".join(lines)
+    return [sum(map(float, re.findall(rf"{kind} buffer size =\s+([\d.]+) MiB", text))) for kind in ("KV", "RS")]
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from governor.footprint import (
 )
 from governor.gguf import read_gguf
 from governor.model_shape import FootprintError, ModelShape, shape_of
+from orchestrator.engine.model import EngineSpec
 
 MIB = 1024 * 1024
 CELLS = 16_384
@@ -42,7 +43,7 @@ def shapes(recipes: dict[str, Any], tiny_model: Callable[..., Path]) -> dict[str
 
 
 @pytest.fixture(scope="module")
-def real(shapes: dict[str, tuple[Path, ModelShape]]) -> dict[str, list[float | None]]:
+def real(shapes: dict[str, tuple[Path, ModelShape]]) -> dict[str, list[list[float] | None]]:
     """What llama.cpp allocates for every model and plan."""
     plans = [asdict(plan) | {"cells": CELLS} for plan in PLANS]
     asked = "\n".join(json.dumps({"path": str(path), "plans": plans}) for path, _ in shapes.values())
@@ -54,23 +55,28 @@ def real(shapes: dict[str, tuple[Path, ModelShape]]) -> dict[str, list[float | N
 
 
 def test_predicted_kv_and_state_are_what_llama_cpp_allocates_for_every_architecture(
-    shapes: dict[str, tuple[Path, ModelShape]], real: dict[str, list[float | None]]
+    shapes: dict[str, tuple[Path, ModelShape]], real: dict[str, list[list[float] | None]]
 ) -> None:
     wrong = []
     for name, (_, shape) in shapes.items():
         for plan, seen in zip(PLANS, real[name], strict=True):
             predicted = _predicted(shape, plan)
-            if (seen is None) != (predicted is None) or (seen and predicted and abs(predicted - seen) > LOGGED):
+            if (seen is None) != (predicted is None) or (seen and predicted and not _near(predicted, seen)):
                 wrong.append((name, plan, predicted, seen))
     assert wrong == []
     assert len(shapes) >= 50
 
 
-def _predicted(shape: ModelShape, plan: KvPlan) -> float | None:
+def _predicted(shape: ModelShape, plan: KvPlan) -> list[float] | None:
     try:
-        return kv_cost(shape, plan, CELLS) / MIB
+        state = kv_cost(shape, plan, 0)
+        return [(kv_cost(shape, plan, CELLS) - state) / MIB, state / MIB]
     except FootprintError:
         return None
+
+
+def _near(predicted: list[float], seen: list[float]) -> bool:
+    return all(abs(one - other) <= LOGGED for one, other in zip(predicted, seen, strict=True))
 
 
 def test_the_largest_pool_within_a_size_fits_and_one_step_more_does_not(
@@ -152,6 +158,15 @@ def test_a_per_layer_list_of_another_length_is_refused(tiny_model: Callable[...,
 
 def test_without_flash_attention_so_many_rows_are_computed_together_as_their_scores_have_room() -> None:
     assert [rows_together(512, 32, cells) for cells in (256, 16_384, 1 << 20)] == [512, 32, 16]
+
+
+@pytest.mark.parametrize("cells", [512, 8_192, 32_768, 131_072])
+def test_the_engine_computes_as_many_rows_together_as_were_planned(cells: int) -> None:
+    from orchestrator.engine.llama.model_files import context_parameters
+
+    plain, flash = (EngineSpec("", threads=1, flash_attention=wanted) for wanted in (False, True))
+    assert context_parameters(plain, cells, 1, heads=32).n_ubatch == rows_together(512, 32, cells)
+    assert context_parameters(flash, cells, 1, heads=32).n_ubatch == KvPlan().ubatch
 
 
 def test_working_memory_grows_with_the_batch_and_with_the_pool(shapes: dict[str, tuple[Path, ModelShape]]) -> None:
