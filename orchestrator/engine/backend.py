@@ -118,11 +118,15 @@ class Backend(Protocol):
         ...
 
     def sampler(self, sampling: Sampling) -> Sampler:
-        """With a schema it may take a second. Raises SchemaRefused."""
+        """With a schema it may take a second, unless that is `compiled`. Raises SchemaRefused."""
+        ...
+
+    def compiled(self, schema: str) -> bool:
+        """Whether it is known what came of compiling the schema."""
         ...
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        """May be called from another thread while a step runs; so may `pieces` and `sampler`."""
+        """May be called from another thread while a step runs; so may `pieces`, `sampler` and `compiled`."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> bytes: ...

@@ -145,6 +145,10 @@ class FakeBackend:
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)
 
+    def compiled(self, schema: str) -> bool:
+        del schema
+        return False
+
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         del control  # bytes have no control tokens
         return [list(text.encode()) for text in texts]

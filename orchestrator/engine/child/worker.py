@@ -164,7 +164,7 @@ class Worker:
         embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._closing = False
-        self._samplers = SchemaSamplers(backend.sampler, self._inbox.put, partial(watchdog.watch, "a JSON schema"))
+        self._samplers = SchemaSamplers(backend, self._inbox.put, partial(watchdog.watch, "a JSON schema"))
         self._frontend = Frontend(backend, wire, self._forward, self._samplers)
         self._thread_count = (
             None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
@@ -285,11 +285,11 @@ class SchemaSamplers:
     """Makes the samplers of jobs with a JSON schema, in a thread beside the loop: `post` takes them as they are made.
 
     One at a time, because the steps miss each core that compiles; a small schema goes before larger ones,
-    but each fourth one is the one that has waited longest.
+    but each fourth one is the one that has waited longest. One that is compiled already waits for none.
     """
 
-    def __init__(self, make: Callable[[Sampling], Sampler], post: Callable[[object], None], watch: Watch) -> None:
-        self._make = make
+    def __init__(self, backend: Backend, post: Callable[[object], None], watch: Watch) -> None:
+        self._backend = backend
         self._post = post
         self._watch = watch
         self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each job taken
@@ -299,6 +299,9 @@ class SchemaSamplers:
 
     def take(self, job: InferenceJob) -> None:
         """Returns at once."""
+        if self._backend.compiled(job.sampling.schema):
+            self._post(SamplerMade(job.ticket, self._made(job.sampling)))
+            return
         self._wanted[job.ticket] = job.sampling
         self._came.put(None)
         if self._thread.ident is None:
@@ -328,7 +331,7 @@ class SchemaSamplers:
     def _made(self, sampling: Sampling) -> Sampler | SchemaRefused:
         with self._watch(COMPILE_SECONDS):
             try:
-                return self._make(sampling)
+                return self._backend.sampler(sampling)
             except SchemaRefused as refused:
                 return refused
 

@@ -75,6 +75,9 @@ class LlamaBackend:
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
         return LlamaSampler(sampling, self._model, constraint)
 
+    def compiled(self, schema: str) -> bool:
+        return schema in self._schemas
+
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         ids = self.vocabulary.template if control else self.vocabulary.content
         return [list(ids(text)) for text in texts]

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -88,12 +88,19 @@ class Schemas:
 
     def __init__(self, vocabulary: object) -> None:
         self._vocabulary = vocabulary
-        self._outcome = lru_cache(maxsize=KEPT)(self._compiled)
+        self._outcomes: dict[str, LLMatcher | SchemaRefused] = {}  # by schema; the one that was used last is at the end
+
+    def __contains__(self, schema: object) -> bool:
+        """Whether it is known what comes of a schema."""
+        return schema in self._outcomes
 
     def constraint(self, schema: str) -> "Constraint":
         """For one answer. Compiling takes up to 0.5 s; the first one a second more and 60 MB, for a vocabulary of 150,000
         tokens. Python's lock is free meanwhile. Raises SchemaRefused."""
-        found = self._outcome(schema)
+        found = self._outcomes.pop(schema, None) or self._compiled(schema)
+        self._outcomes[schema] = found
+        if len(self._outcomes) > KEPT:
+            self._outcomes.pop(next(iter(self._outcomes)), None)  # another thread may have been here
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
         return Constraint(found.deep_copy())

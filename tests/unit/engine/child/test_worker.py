@@ -55,7 +55,7 @@ def answered(*messages: object) -> tuple[list[object], list[object]]:
     with daemon, child:
         forwarded = list[object]()
         backend = FakeBackend()
-        samplers = SchemaSamplers(backend.sampler, forwarded.append, nullcontext)
+        samplers = SchemaSamplers(backend, forwarded.append, nullcontext)
         frontend = Frontend(backend, Wire(child), forwarded.append, samplers)
         daemon.sendall(pack(messages))
         daemon.shutdown(socket.SHUT_WR)
@@ -113,14 +113,18 @@ class Compiling(FakeBackend):
         super().__init__(end_every=1 << 30)
         self.allowed = threading.Semaphore(0)
         self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.known = set[str]()
 
     def sampler(self, sampling: Sampling) -> FakeSampler:
-        if sampling.schema:
+        if sampling.schema and not self.compiled(sampling.schema):
             self.begun.put(sampling.schema)
             assert self.allowed.acquire(timeout=SOON)
         if len(sampling.schema) == 1:
             raise SchemaRefused("a letter")
         return super().sampler(sampling)
+
+    def compiled(self, schema: str) -> bool:
+        return schema in self.known
 
 
 @contextmanager
@@ -180,6 +184,19 @@ def test_a_large_schema_is_compiled_though_small_ones_come_all_the_time() -> Non
         assert {ended(heard).ticket for _ in range(7)} == {1, 2, 3, 4, 5, 6, 7}
         begun = [backend.begun.get(timeout=SOON) for _ in range(6)]
         assert begun == ["small", "small", "a larger one", "small", "small", "small"]
+
+
+def test_a_question_whose_schema_is_compiled_already_waits_for_no_other_schema() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "a larger one")])
+        assert backend.begun.get(timeout=SOON) == "a larger one"
+        backend.known = {"{}", "x"}
+        wire.send([job(2, "{}"), job(3, "x")])
+        outcomes = {end.ticket: end.outcome for end in (ended(heard), ended(heard))}
+        assert outcomes == {2: Outcome.DONE, 3: Outcome.REFUSED}
+        backend.allowed.release()
+        assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
 
 
 def test_a_schema_that_is_refused_ends_its_question_with_the_reason_whatever_waits_before_it() -> None:

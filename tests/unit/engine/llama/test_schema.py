@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.schema import ANNOTATIONS, ENFORCED, FORMATS, MOST_SAID, SAYS_NOTHING, Schemas, read
+from orchestrator.engine.llama.schema import (
+    ANNOTATIONS,
+    ENFORCED,
+    FORMATS,
+    KEPT,
+    MOST_SAID,
+    SAYS_NOTHING,
+    Schemas,
+    read,
+)
 from orchestrator.engine.vocab import Vocabulary
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -144,6 +153,14 @@ def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown(s
         schemas.constraint(json.dumps({"type": "null", "\ud800" + "x" * 9000: 1}))
     assert len(str(refused.value).encode()) <= MOST_SAID + 3
     assert "\\ud800xxx" in str(refused.value)
+
+
+def test_the_outcomes_of_the_schemas_that_were_used_last_are_known(model: Any) -> None:
+    schemas = Schemas(lib.llama_model_get_vocab(model))
+    for size in (*range(KEPT), 0, KEPT):
+        schemas.constraint(json.dumps({"type": "integer", "maximum": size}))
+    known = [json.dumps({"type": "integer", "maximum": size}) in schemas for size in range(KEPT + 1)]
+    assert known == [True, False, *(True for _ in range(2, KEPT + 1))]
 
 
 def test_what_was_refused_or_compiled_once_is_not_read_again(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
