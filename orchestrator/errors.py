@@ -97,13 +97,15 @@ class CodexDropped(EngineFailed):
 
 
 NAMED_AT_MOST = 10  # more names are no help to read
+COMPARED_AT_MOST = 1000  # characters of a name: a body holds one of 32 MB, and comparing that takes seconds
 
 
 def instead(name: str, known: Sequence[str], none: str, lists: str) -> str:
     """All of them, the nearest first; of many only the nearest, and what `lists` all. `none`: said where there are none."""
     if not known:
         return none
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.0 if len(known) > NAMED_AT_MOST else 0.6)
+    cutoff = 0.0 if len(known) > NAMED_AT_MOST else 0.6
+    near = difflib.get_close_matches(name[:COMPARED_AT_MOST], known, n=3, cutoff=cutoff)
     if len(known) > NAMED_AT_MOST:
         return f"the nearest of {len(known):,}: {', '.join(near)}; {lists} shows all"
     return f"there are: {', '.join(dict.fromkeys((*near, *known)))}"

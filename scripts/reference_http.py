@@ -111,8 +111,9 @@ def errors() -> Iterator[str]:
 
     yield f"Any route may refuse with {listed(EVERY)}; one that takes a body with {listed(OF_BODIES)};"
     yield "an unknown path with `unknown_route` (404), another method with `wrong_method` (405). A request's head of"
-    yield "more than 64 KiB is refused with `too_large` (431), one that is not complete within 10 s with `invalid_request`"
-    yield "(408), what is no HTTP with `invalid_request` (400); each of these three ends the connection."
+    yield "more than 64 KiB (of 128 KiB at the latest, where it is sent right behind another request) is refused with"
+    yield "`too_large` (431), one that is not complete within 10 s with `invalid_request` (408), what is no HTTP with"
+    yield "`invalid_request` (400); each of these three ends the connection."
     yield ""
     yield "| code | status | `lore` ends with | again after | meaning |"
     yield "|---|---|---|---|---|"

@@ -221,7 +221,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._accepting.left()
 
     def data_received(self, data: bytes) -> None:
-        """Feeds at most what a head may have left, so that the limit holds for a head of any shape."""
+        """Feeds at most what a head may have left, so that the limit holds for a head of any shape. One that begins within
+        such a part may be almost twice as long: the parser does not tell where."""
         self._unset_keepalive_if_required()
         while data and not self.transport.is_closing():
             part = data[: HEAD_BYTES - self._arrived]
@@ -295,20 +296,19 @@ class PeerProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._server.malformed.say("malformed requests: %s", message)
-        if self._unanswered():
+        if self._is_unanswered():
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # what still reads this body writes nothing behind the refusal
             body = packed(error_reply(code, message, hint, status))
             head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[status] + head + body)
         self.transport.close()
 
-    def _unanswered(self) -> bool:
+    def _is_unanswered(self) -> bool:
         """Whether this is the next answer. A request whose body is not complete gets no other one."""
         if self.cycle is None or self.cycle.response_complete:
             return self._in_head
-        if self.pipeline or self.cycle.response_started or not self.cycle.more_body:
-            return False
-        self.cycle.disconnected = True
-        return True
+        return not self.pipeline and not self.cycle.response_started and self.cycle.more_body
 
     def _start_clock(self) -> None:
         if self._deadline is None:

@@ -1,15 +1,16 @@
 """The replies to a question: the `lore` object, which says how it was answered; a plan; completions in OpenAI's shape."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
 
 BARE = "none"  # the codex of a question that names none: the bare model answers
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
 Source = Literal["vram", "ram", "disk", "computed"]
+MOST_SAID = 2000  # characters of a refusal's message
 
 
 class IdentityState(ReplyShape):
@@ -160,12 +161,20 @@ class RetrievalPlan(ReplyShape):
     passages: tuple[str, ...] = Field(description="path:start-end of what was fetched already and is in the prompt")
 
 
+def in_short(text: str) -> str:
+    """Its beginning and its end: what is refused may be a name of megabytes, which the refusal repeats."""
+    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID // 2]} … {text[-MOST_SAID // 2 :]}"
+
+
+Said = Annotated[str, AfterValidator(in_short)]
+
+
 class RefusalReport(ReplyShape):
     """What is wrong, where, and what to do."""
 
     code: str = Field(description="one of the codes of errors")
-    message: str = Field(description="what is wrong, and where")
-    hint: str = Field(description="what to do; may be empty")
+    message: Said = Field(description="what is wrong, and where; of one longer than 2,000 characters its two ends")
+    hint: Said = Field(description="what to do; may be empty")
 
 
 class Need(ReplyShape):

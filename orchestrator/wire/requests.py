@@ -154,14 +154,14 @@ class ChatRequest(RequestShape):
     temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
         None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
     )
-    top_p: Annotated[Finite, Field(gt=0, le=1)] | None = Field(
+    top_p: Annotated[Finite, Field(ge=1e-6, le=1)] | None = Field(
         None, description="least likely tokens beyond are left out"
     )
     top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
         None, description="so many likeliest tokens; 0: all"
     )
     min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
-    repeat_penalty: Annotated[Finite, Field(gt=0, le=10)] | None = Field(None, description="1: none")
+    repeat_penalty: Annotated[Finite, Field(ge=0.1, le=10)] | None = Field(None, description="1: none")
     seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
         None, description="of the chance in the answer"
     )

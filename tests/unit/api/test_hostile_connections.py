@@ -79,6 +79,13 @@ def test_what_is_no_request_is_refused_in_the_shape_of_every_refusal(lorekeep, s
     assert refused(raw(str(lorekeep.socket), sent)) == (status, code)
 
 
+def test_a_head_right_behind_another_request_ends_the_connection_before_it_is_twice_the_limit(lorekeep):
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = asked[:-2] + b"Connection: close\r\n\r\n"
+    assert raw(str(lorekeep.socket), asked + last).count(b"200 OK") == 2
+    assert b"200 OK" not in raw(str(lorekeep.socket), asked + last[:-2] + b"Long: " + b"a" * 132_000 + b"\r\n\r\n")
+
+
 def test_a_head_that_does_not_come_to_its_end_is_given_up(folder, monkeypatch):
     monkeypatch.setattr(serving, "HEAD_S", 0.3)
     with served(folder) as running:

@@ -119,6 +119,17 @@ def test_a_wrong_body_is_refused_with_the_place_of_the_fault(http, lorekeep, bod
     assert lorekeep.service.asked == []
 
 
+def test_a_refusal_repeats_of_a_name_without_end_its_two_ends(http):
+    name = "begin" + "x" * 60_000 + "end"
+    for answer in (
+        http.post(CHAT, json=asked("a", model=name)),
+        http.post(CHAT, json=asked("a", lore={name: 1})),
+        http.get(f"/v1/{name}"),
+    ):
+        message = answer.json()["error"]["message"]
+        assert ("begin" in message, "end" in message, len(message) < 2_100) == (True, True, True)
+
+
 def test_a_tool_is_taken_in_openai_s_wrapping_or_without_it(http, lorekeep):
     wrapped = {"type": "function", "function": {"name": "look", "description": None}}
     assert http.post(CHAT, json=asked("a", tools=[TOOL, wrapped])).status_code == 200

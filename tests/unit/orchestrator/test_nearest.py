@@ -1,10 +1,12 @@
 """What is named instead of a name that nothing has."""
 
+import difflib
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.errors import UnknownCodex
-from orchestrator.errors import NAMED_AT_MOST, instead, lore_error
+from orchestrator.errors import COMPARED_AT_MOST, NAMED_AT_MOST, instead, lore_error
 
 names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
 
@@ -33,3 +35,10 @@ def test_a_codex_that_the_catalog_does_not_know_is_refused_with_the_nearest_name
 
 def test_where_there_are_none_that_is_said():
     assert instead("any", [], "none is loaded", "") == "none is loaded"
+
+
+def test_a_name_without_end_is_compared_by_its_beginning(monkeypatch):
+    compared = []
+    monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, **__: compared.append(name) or [])
+    instead("x" * 1_000_000, ["a"], "", "")
+    assert compared == ["x" * COMPARED_AT_MOST]

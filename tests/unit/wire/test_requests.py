@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from orchestrator.engine.scheduler.admission import RANGES
 from orchestrator.wire.requests import ChatRequest
 
 ASKED = {"messages": [{"role": "user", "content": "why?"}]}
@@ -26,3 +27,9 @@ def test_a_number_too_large_is_refused_by_name(name: str, value: int) -> None:
 @pytest.mark.parametrize(("name", "value"), [("top_k", 2**31 - 1), ("seed", 2**64 - 1), ("seed", -1)])
 def test_the_largest_that_fits_is_taken(name: str, value: int) -> None:
     assert getattr(read({**ASKED, name: value}), name) == value
+
+
+def test_what_the_reference_says_a_number_may_be_is_what_the_engine_takes() -> None:
+    fields = ChatRequest.model_json_schema()["properties"]
+    numbers = [(name, fields[name]["anyOf"][0]) for name, _, _ in RANGES]
+    assert [(name, one["minimum"], one["maximum"]) for name, one in numbers] == list(RANGES)
