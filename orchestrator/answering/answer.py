@@ -39,9 +39,13 @@ T = TypeVar("T")
 
 @dataclass
 class RunState:
-    """What the run of an answer has given so far."""
+    """What the run of an answer has given so far. Moments are of the monotonic clock, in seconds."""
 
+    arrived: float
+    model_s: float = 0.0  # it waited for the model
+    floor_s: float = 0.0  # and, once admitted, for its floor
     admitted: Admitted | None = None
+    admitted_at: float = 0.0
     first_token: float = 0.0
     finished: Finished | None = None
 
@@ -77,21 +81,23 @@ class Answers:
         machine = self.preparer.machine
         machine.busy(True)
         try:
-            arrived, deadline = time.monotonic(), deadline_of(ask)
+            state, deadline = RunState(time.monotonic()), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
             if not self.model_ready().done():
                 refuse_waiting(ask, why_waiting(self.client))
                 async for percent in arriving(self.model_ready(), self.client, deadline):
                     yield Waiting("model", percent, WHOLE)
+            chat_model = await self._ready_model(deadline)
+            state.model_s = time.monotonic() - state.arrived
             prepared = await within(
                 deadline,
-                self.preparer.prepare(ask, messages, await self._ready_model(deadline)),
+                self.preparer.prepare(ask, messages, chat_model),
                 lambda: "not ready in time: the codex is being counted",
             )
             refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
             if refusal is not None:
                 raise refusal
-            async for event in self._run(prepared, arrived, deadline):
+            async for event in self._run(prepared, state, deadline):
                 yield event
         finally:
             machine.busy(False)
@@ -111,8 +117,9 @@ class Answers:
         except EngineUnavailable as fault:
             raise engine_failed(fault) from fault
 
-    async def _run(self, prepared: PreparedQuestion, arrived: float, deadline: float | None) -> AsyncIterator[AskEvent]:
-        state = RunState()
+    async def _run(
+        self, prepared: PreparedQuestion, state: RunState, deadline: float | None
+    ) -> AsyncIterator[AskEvent]:
         ids: dict[str, bytes] = {}
         model = self._model(prepared, ids)
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
@@ -127,7 +134,7 @@ class Answers:
         citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
-        yield self._answered(prepared, state, arrived, turn, outdated, citations)
+        yield self._answered(prepared, state, turn, outdated, citations)
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
@@ -161,10 +168,13 @@ class Answers:
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and state.admitted is None:
-            state.admitted = event
+            state.admitted, state.admitted_at = event, time.monotonic()
         elif isinstance(event, PrefillProgress):
             codex = prepared.codex_state.name if prepared.codex_state else ""
-            return waiting_of(event, prepared.composed.assembled.floor.tokens, codex, self.client.snapshot.counters)
+            floor = prepared.composed.assembled.floor.tokens
+            if event.done <= floor:
+                state.floor_s = time.monotonic() - state.admitted_at
+            return waiting_of(event, floor, codex, self.client.snapshot.counters)
         elif isinstance(event, Finished):
             state.finished = event
         elif isinstance(event, Text | Thought | ToolCall):
@@ -178,16 +188,21 @@ class Answers:
         self,
         prepared: PreparedQuestion,
         state: RunState,
-        arrived: float,
         turn: SavedTurn,
         outdated: str,
         citations: tuple[Citation, ...],
     ) -> Answered:
         assert state.finished is not None
         now = time.monotonic()
-        first = ((state.first_token or now) - arrived) * 1000
         completions = state.finished.completions
-        timings = report.timings(completions, prepared.assemble_ms, first, (now - arrived) * 1000)
+        timings = report.timings(
+            completions,
+            prepared.assemble_ms,
+            1000 * ((state.first_token or now) - state.arrived),
+            1000 * (now - state.arrived),
+            model_ms=1000 * state.model_s,
+            floor_ms=1000 * state.floor_s,
+        )
         reuse = report.true_reuse(state.admitted, completions)
         trace = None if prepared.ask.private else uuid.uuid4().hex
         lore = self._lore(prepared, reuse, turn, outdated).model_copy(

@@ -83,12 +83,22 @@ def strategy_state(decision: Decision, used: int) -> StrategyState:
     )
 
 
-def timings(completions: Sequence[Completion], assemble_ms: float, first_token_ms: float, total_ms: float) -> Timings:
+def timings(
+    completions: Sequence[Completion],
+    assemble_ms: float,
+    first_token_ms: float,
+    total_ms: float,
+    *,
+    model_ms: float = 0.0,
+    floor_ms: float = 0.0,
+) -> Timings:
     """Milliseconds since the question arrived at the daemon; queue and speed are those of the engine."""
     queue = sum(one.timings.queue_ms for one in completions)
     speed = completions[-1].timings.tokens_per_second if completions else 0.0
     return Timings(
+        model_ms=round(model_ms, 2),
         assemble_ms=round(assemble_ms, 2),
+        floor_ms=round(floor_ms, 2),
         queue_ms=round(queue, 2),
         ttft_ms=round(first_token_ms, 2),
         total_ms=round(total_ms, 2),

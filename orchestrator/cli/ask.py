@@ -20,9 +20,11 @@ from orchestrator.cli.client import Daemon, Event, Failure
 from orchestrator.cli.terminal import (
     clear_progress,
     count,
+    duration,
     faint,
     first_time,
     is_terminal,
+    listed,
     note,
     plural,
     progress,
@@ -41,6 +43,7 @@ LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
 LEAST_MEASURED_S = 1.0  # a rate of less is noise
 LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # the same of an answer: seconds behind its first token, and tokens
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
+WAITED = {"model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
 
@@ -387,10 +390,17 @@ def prompt_parts(lore: dict[str, Any]) -> list[str]:
     timings = lore.get("timings", {})
     parts = [f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed"]
     if timings.get("ttft_ms"):
-        parts.append(f"first token {seconds(timings['ttft_ms'])}")
+        parts.append(f"first token {seconds(timings['ttft_ms'])}{long_waits(timings)}")
     if rate := rate_of(timings):
         parts.append(f"{rate:.1f} tokens/s")
     return parts
+
+
+def long_waits(timings: dict[str, Any]) -> str:
+    """` (12 s in the queue, 31 s computing the codex)`; '' where nothing was waited for."""
+    waits = {what: timings.get(name, 0.0) / 1000 for name, what in WAITED.items()}
+    words = listed(*(f"{duration(amount)} {what}" for what, amount in waits.items() if amount >= LONG_WAIT_S))
+    return f" ({words})" if words else ""
 
 
 def rate_of(timings: dict[str, Any]) -> float:

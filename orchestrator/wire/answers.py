@@ -95,8 +95,10 @@ class GovernorState(ReplyShape):
 class Timings(ReplyShape):
     """Milliseconds since the question arrived."""
 
+    model_ms: float = Field(0.0, description="waiting for the model to be loaded")
     assemble_ms: float = Field(0.0, description="preparing the prompt")
     queue_ms: float = Field(0.0, description="waiting in the engine")
+    floor_ms: float = Field(0.0, description="then, until the shared prefix was computed; 0: it was there")
     ttft_ms: float = Field(0.0, description="until the first token")
     total_ms: float = Field(0.0, description="until the end")
     tokens_per_second: float = Field(0.0, description="of the answer")

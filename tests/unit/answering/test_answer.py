@@ -1,17 +1,21 @@
-"""The end of an answered question: its turn is saved, or the answer says why it is not."""
+"""The end of an answered question: its turn is saved, or the answer says why it is not, and what it waited for."""
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.planning import SmallHouse, asking
 from support.small_disk import small_disk
 
 from formatters.context import TurnContext
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.answer import saved, waiting_of
+from orchestrator.answering.answer import Answers, saved, waiting_of
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.preparing import PreparedQuestion
-from orchestrator.engine.messages import PrefillProgress
+from orchestrator.engine.messages import Admitted, PrefillProgress
 from orchestrator.errors import LoreError
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.answers import Waiting
@@ -50,6 +54,37 @@ def test_an_answer_whose_session_has_no_room_on_disk_says_that_it_was_not_saved(
 def test_the_floor_is_waited_for_by_its_own_tokens_and_the_rest_by_those_of_the_prompt() -> None:
     seen = [waiting_of(PrefillProgress(1, done, 1_350), 1_300, "demo", {}) for done in (512, 1_300)]
     assert seen == [Waiting("floor", 512, 1_300, "demo"), Waiting("prompt", 1_300, 1_350, "demo")]
+
+
+class SlowHouse(SmallHouse):
+    """The model takes 7 s to come, the floor 30 s from the question's admission on, the rest of the prompt 3 s."""
+
+    now = 0.0
+
+    def answers(self) -> Answers:
+        answers = super().answers()
+
+        def ready() -> Any:
+            self.now = 7.0
+            return answers.model_ready()
+
+        return replace(answers, model_ready=ready)
+
+    async def answer(self, turn: object, model: object) -> AsyncIterator[Any]:
+        floor, total = self.floor_tokens, self.floor_tokens + 10
+        yield Admitted(1, total, (), 0.0)
+        for seconds, done in ((20.0, floor - 1), (10.0, floor), (3.0, total)):
+            self.now += seconds
+            yield PrefillProgress(1, done, total)
+        async for event in super().answer(turn, model):
+            yield event
+
+
+def test_an_answer_says_how_long_it_waited_for_the_model_and_for_the_floor(tmp_path: Path, monkeypatch: Any) -> None:
+    house = SlowHouse(tmp_path)
+    monkeypatch.setattr("orchestrator.answering.answer.time", SimpleNamespace(monotonic=lambda: house.now))
+    timings = house.ask(asking()).lore.timings
+    assert (timings.model_ms, timings.floor_ms, timings.ttft_ms) == (7_000.0, 30_000.0, 40_000.0)
 
 
 def fill(disk: Path) -> None:

@@ -55,6 +55,19 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert answer_footer(noticed)[-1] == "no GPU support in this build"
 
 
+def test_the_footer_says_what_a_first_token_waited_for_where_that_took_seconds():
+    def first(**timings):
+        return answer_footer({"prompt": {}, "timings": timings})[0].rpartition(" · ")[2]
+
+    waits = {"model_ms": 61_000.0, "queue_ms": 4_900.0, "floor_ms": 31_200.0}
+    assert (
+        first(ttft_ms=98_000.0, **waits)
+        == "first token 98.0 s (1 min 01 s loading the model, 31 s computing the codex)"
+    )
+    assert first(ttft_ms=13_000.0, queue_ms=12_000.0) == "first token 13.0 s (12 s in the queue)"
+    assert first(ttft_ms=6_000.0, queue_ms=0.5, assemble_ms=90.0) == "first token 6.0 s"
+
+
 def test_what_was_left_out_to_fit_is_said_under_the_answer_and_nothing_twice():
     told = {"notices": ["demo: not watched"], "governor": {"actions": ["turn 1 left out", "demo: not watched"]}}
     assert answer_footer({"prompt": {}, **told})[1:] == ["demo: not watched", "turn 1 left out"]
