@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from llama_sources import build_cache
 
@@ -71,15 +71,7 @@ class PrivateDaemon:
         command = [str(LORE), "serve", "--socket", str(self.socket), *options]
         command += ["--model", self.model] if self.model else []
         with self.log.open("ab") as sink:
-            return subprocess.Popen(
-                command,
-                env={**self.environment, **extra},
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                start_new_session=True,  # so that ending it ends its child too, and Ctrl-C reaches only us
-                preexec_fn=end_with_parent,
-            )
+            return self.begin(command, {**self.environment, **extra}, sink)
 
     def stop(self, timeout_s: float = 30.0) -> int:
         """SIGTERM, as systemd does; SIGKILL to all of it when it does not end in time. Its exit status."""
@@ -113,17 +105,11 @@ class PrivateDaemon:
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """One `lore` command against this daemon. Output is text; what is not UTF-8 in it comes back escaped."""
-        return subprocess.run(
-            [str(LORE), *map(str, arguments)],
-            env={**self.environment, **(environment or {})},
-            cwd=cwd or self.folder,
-            input=input.decode() if isinstance(input, bytes) else input if input is not None else "",
-            capture_output=True,
-            encoding="utf-8",
-            errors="backslashreplace",
-            timeout=timeout_s,
-            check=False,
-        )
+        given = input.encode() if isinstance(input, str) else input or b""
+        command = [str(LORE), *map(str, arguments)]
+        done = self.run(command, {**self.environment, **(environment or {})}, cwd or self.folder, given, timeout_s)
+        out, err = (text.decode(errors="backslashreplace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     def json(self, *arguments: str | Path, timeout_s: float = 120.0, cwd: Path | None = None) -> Any:
         """The object that a command prints with --json, the last one where it streams lines. It must end with 0."""
@@ -133,6 +119,30 @@ class PrivateDaemon:
                 f"lore {' '.join(map(str, arguments))} ended with {done.returncode}: {done.stderr.strip()}"
             )
         return last_object(done.stdout)
+
+    # ---- its processes -----------------------------------------------------------------------------------------------
+
+    def begin(
+        self, command: Sequence[str], environment: Mapping[str, str], sink: IO[bytes]
+    ) -> "subprocess.Popen[bytes]":
+        """The daemon's process; `sink`: where its log goes."""
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,  # so that ending it ends its child too, and Ctrl-C reaches only us
+            preexec_fn=end_with_parent,
+        )
+
+    def run(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes, timeout_s: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """A command's process, to its end; `given`: its standard input."""
+        return subprocess.run(
+            command, env=environment, cwd=cwd, input=given, capture_output=True, timeout=timeout_s, check=False
+        )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx2
 from private_daemon import LORE, XDG, PrivateDaemon
+from support.forks import ForkedDaemon
 
 CODES = {"zebra": "4815162", "walrus": "9273645"}
 # Two threads stall beside any busy process; one is slower by half at most.
@@ -56,7 +57,7 @@ def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDa
     with tempfile.TemporaryDirectory(prefix="lore-") as name:
         window = {} if "context" in config or "model" in options else WHOLE_WINDOW
         environment = {**ONE_THREAD, **window, **options.pop("environment", {})}
-        daemon = PrivateDaemon(Path(name), models=models, environment=environment, **options)
+        daemon = ForkedDaemon(Path(name), models=models, environment=environment, **options)
         configure(daemon, config)
         try:
             yield daemon.start()

@@ -1,0 +1,130 @@
+"""Daemons and commands that are forks of one process that has imported already.
+
+Until its own code runs, a `lore serve` takes two seconds of a processor for imports, and any other command a third of one.
+What a test asks about comes after that. So its daemon is a fork: a process with its own memory, session, environment,
+signals, files and end, which runs the entry point that `lore` runs.
+
+Whoever asks about a start has a real one: `new_daemon`, or LORE in a process of one's own. So has every environment with
+something that an import or the system's loader reads: PYTHONPATH, LD_PRELOAD and their like. With REAL_PROCESSES=1 all are.
+"""
+
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from private_daemon import PrivateDaemon
+
+SERVER = Path(__file__).with_name("fork_server.py")
+# Environment variables that are read when they are needed, and by no import.
+READ_LATE = ("LORE_", "XDG_", "HOME", "NOTIFY_SOCKET", "KF_RULE_CACHE_DIR", "PYTEST_", "NO_COLOR", "TERM", "COLUMNS")
+
+ONE_ORDER = threading.Lock()  # at a time: some tests ask from several threads
+
+
+class Fork:
+    """What tests use of `subprocess.Popen`. The process is no child of ours: its parent reports its number, and its end."""
+
+    def __init__(self, args: Sequence[str], reports: socket.socket) -> None:
+        self.args = list(args)
+        self.returncode: int | None = None
+        self._reports = reports
+        self.pid = self._reported()
+
+    def poll(self) -> int | None:
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._reports], [], [], timeout)[0]:
+            self.returncode = os.waitstatus_to_exitcode(self._reported())
+            self._reports.close()
+        return self.returncode
+
+    def _reported(self) -> int:
+        report = self._reports.recv(4)
+        assert report, "the fork server has ended"
+        return int.from_bytes(report, sys.byteorder)
+
+
+class ForkedDaemon(PrivateDaemon):
+    """A private daemon whose processes are forks."""
+
+    def begin(
+        self, command: Sequence[str], environment: Mapping[str, str], sink: IO[bytes]
+    ) -> "subprocess.Popen[bytes]":
+        if not forkable(environment):
+            return super().begin(command, environment, sink)
+        with Path(os.devnull).open("rb") as nothing:
+            return fork(command, environment, Path.cwd(), (nothing, sink, sink), session=True)  # type: ignore[return-value]
+
+    def run(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes, timeout_s: float
+    ) -> "subprocess.CompletedProcess[bytes]":
+        if not forkable(environment):
+            return super().run(command, environment, cwd, given, timeout_s)
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            source.write(given)
+            source.seek(0)
+            process = fork(command, environment, cwd, (source, out, err), session=False)
+            try:
+                code = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(list(command), code, out.read(), err.read())
+
+
+def forkable(environment: Mapping[str, str]) -> bool:
+    """Whether every import would find what the fork server's imports found."""
+
+    def read_early(all_of: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in all_of.items() if not name.startswith(READ_LATE)}
+
+    return "REAL_PROCESSES" not in os.environ and read_early(environment) == read_early(os.environ)
+
+
+def fork(
+    command: Sequence[str], environment: Mapping[str, str], cwd: Path, files: Sequence[IO[bytes]], *, session: bool
+) -> Fork:
+    """A new process that runs `lore` with these arguments and files in this folder; `session`: in a session of its own."""
+    ours, theirs = socket.socketpair()
+    order = repr((list(command), dict(environment), str(cwd), session)).encode()
+    with theirs:
+        given = [*(file.fileno() for file in files), theirs.fileno()]
+        with ONE_ORDER:
+            socket.send_fds(fork_server(), [struct.pack("i", len(order)) + order], given)
+    return Fork(command, ours)
+
+
+@cache
+def fork_server() -> socket.socket:
+    """Where to send orders. It ends with this process, whose end closes the socket."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [sys.executable, str(SERVER), str(theirs.fileno())]
+        subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+    return ours
