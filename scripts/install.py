@@ -12,6 +12,7 @@ import time
 import venv
 
 import llama_wheel
+import watched
 from llama_sources import DEV_LOCK, LOCK, ROOT, locked_version, say
 
 VENV = ROOT / ".venv"
@@ -69,7 +70,13 @@ def is_wheel_installed(wheel: str) -> bool:
 
 def install_locked() -> None:
     say("Installing the locked dependencies.")
-    pip("install", "--require-hashes", "--requirement", str(LOCK), "--requirement", str(DEV_LOCK))
+    locks = [option for lock in (LOCK, DEV_LOCK) for option in ("--requirement", str(lock))]
+    words = ["--progress-bar", "off", "--disable-pip-version-check", "--require-hashes", *locks]
+    if (
+        watched.run([PYTHON, "-P", "-m", "pip", "install", *words], "Installing", watched.Installed((LOCK, DEV_LOCK)))
+        != 0
+    ):
+        raise SystemExit("Installing the locked dependencies failed; pip's last words are above.")
 
 
 def install_checkout() -> None:

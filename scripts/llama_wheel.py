@@ -17,6 +17,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import watched
 from llama_sources import LOCK, build_cache, locked_version, say, sources
 
 MINUTES_ON_TWO_CORES = {"cpu": (4, 8), "cuda": (15, 25)}
@@ -120,16 +121,15 @@ def build(tree: Path, flags: tuple[str, ...], folder: Path) -> Path:
     log = folder.parent / f"{folder.name}.log"
     # Built beside the cache and moved in whole: an interrupted build must not leave half a wheel under its key.
     with tempfile.TemporaryDirectory(dir=folder.parent) as work, log.open("w") as sink:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "wheel", "--no-deps", "--wheel-dir", work, str(tree)],
-            env={**os.environ, "CMAKE_ARGS": " ".join(flags)},
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            check=False,
+        status = watched.run(
+            [sys.executable, "-P", "-m", "pip", "wheel", "-v", "--no-deps", "--wheel-dir", work, str(tree)],
+            "Compiling llama.cpp",
+            watched.compiled,
+            sink=sink,
+            environment={**os.environ, "CMAKE_ARGS": " ".join(flags)},
         )
         made = wheel_in(Path(work))
-        if done.returncode != 0 or made is None:
+        if status != 0 or made is None:
             raise SystemExit(f"Compiling llama-cpp-python failed; the compiler's words are in {log}")
         return made.replace(folder / made.name)
 
