@@ -36,17 +36,12 @@ OF_BODIES = ("invalid_request", "too_large")  # any that takes a body
 PRINCIPAL_KEY = "lore.principal"
 DONE = b"data: [DONE]\n\n"
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
-TYPE = {  # OpenAI's kind of an error, by its status
-    400: "invalid_request_error",
+TYPE = {  # OpenAI's kind of an error, by its status; of the others that blame the request it is one
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
-    408: "invalid_request_error",
     409: "conflict_error",
-    413: "invalid_request_error",
     429: "rate_limit_error",
-    431: "invalid_request_error",
     503: "unavailable_error",
 }
 
@@ -210,7 +205,8 @@ class Reply(JSONResponse):
 
 def error_reply(code: str, message: str, hint: str = "", status: int | None = None) -> ErrorReply:
     """`status` where it is not the code's own."""
-    kind = TYPE.get(status or fault_code(code).status, "server_error")
+    status = status or fault_code(code).status
+    kind = TYPE.get(status, "invalid_request_error" if status < 500 else "server_error")
     return ErrorReply(error=Fault(type=kind, code=code, message=message, hint=hint))
 
 

@@ -10,7 +10,7 @@ import hmac
 import pwd
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.service import Principal
@@ -103,27 +103,18 @@ def token_hash(token: str) -> str:
 def resolved(name: str, rule: SigilRule) -> Rule:
     if name in (OWNER, NOBODY):
         raise SettingsError(f"sigils.{name}: this name is taken", "choose another")
-    uids = frozenset(uid_of(name, user) for user in rule.users)
-    gids = frozenset(gid_of(name, group) for group in rule.groups)
+    users, groups = f"{name}.users", f"{name}.groups"
+    uids = frozenset(number_of(users, "user", one, lambda user: pwd.getpwnam(user).pw_uid) for one in rule.users)
+    gids = frozenset(number_of(groups, "group", one, lambda group: grp.getgrnam(group).gr_gid) for one in rule.groups)
     return Rule(name, uids, gids, frozenset(rule.scopes))
 
 
-def uid_of(sigil: str, user: str | int) -> int:
-    if isinstance(user, int):
-        return user
+def number_of(place: str, kind: str, named: str | int, look_up: Callable[[str], int]) -> int:
+    """Of a user or a group. Raises SettingsError where there is none of the name."""
     try:
-        return pwd.getpwnam(user).pw_uid
+        return named if isinstance(named, int) else look_up(named)
     except KeyError:
-        raise SettingsError(f"sigils.{sigil}.users: no user {user}", "name one that exists, or its number") from None
-
-
-def gid_of(sigil: str, group: str | int) -> int:
-    if isinstance(group, int):
-        return group
-    try:
-        return grp.getgrnam(group).gr_gid
-    except KeyError:
-        raise SettingsError(f"sigils.{sigil}.groups: no group {group}", "name one that exists, or its number") from None
+        raise SettingsError(f"sigils.{place}: no {kind} {named}", "name one that exists, or its number") from None
 
 
 def peer_of(connection: socket.socket) -> Peer | None:
