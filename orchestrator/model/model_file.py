@@ -180,9 +180,9 @@ def chosen(known: Sequence[AtHand], name: str) -> AtHand | None:
 
 
 def lying_at(path: str) -> AtHand | None:
-    """A file by its full path, whatever it is."""
-    found = Path(path)
-    return AtHand(path, found) if found.is_absolute() and found.is_file() else None
+    """A file by its full path, whatever it is; none where it cannot be reached, or no file can have the name."""
+    is_file = os.path.isfile(path)  # noqa: PTH113 - that of pathlib raises
+    return AtHand(path, Path(path)) if is_file and Path(path).is_absolute() else None
 
 
 def header_of(model: AtHand) -> FileHeader:

@@ -10,7 +10,7 @@ from formatters.template import Placement, Way
 from governor.footprint import KvPlan
 from governor.offload import Offload
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.model.model_file import find_model, setting_of
+from orchestrator.model.model_file import find_model, lying_at, setting_of
 from orchestrator.model.offloading import noted, suited, usable
 
 PLAIN = Offload(KvPlan())
@@ -118,3 +118,11 @@ def test_the_file_is_named_once(tmp_path):
     path.write_bytes(b"J\xaf\x12\x33" + bytes(60))
     message = refused(path)[0]
     assert message == f"{path} cannot be used as a model: is no GGUF: it begins with 4a af 12 33 at byte 0"
+
+
+def test_at_a_path_that_no_file_can_have_lies_no_model(tmp_path):
+    (tmp_path / "one.gguf").write_bytes(b"GGUF")
+    there = lying_at(str(tmp_path / "one.gguf"))
+    assert there is not None
+    assert there.path == tmp_path / "one.gguf"
+    assert [lying_at(path) for path in ("/" + "x" * 5_000, "/a\0b", str(tmp_path), "one.gguf")] == [None] * 4
