@@ -63,6 +63,7 @@ SCHEMA = (
     """,
 )
 TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted")
+Work = Callable[[Connection], object]  # inside a transaction
 _MOST = 1 << 20  # a count beyond says nothing more
 
 
@@ -217,13 +218,8 @@ class CodexStateStore:
 
     def rewish(self, codex: str, wishes: Wishes) -> None:
         """These alone, whatever was wished since."""
-        self._write(
-            codex,
-            lambda database: database.execute(
-                "INSERT OR REPLACE INTO wished (codex, tier, watch) VALUES (?, ?, ?)",
-                (codex, wishes.tier, wishes.watch),
-            ),
-        )
+        row = (codex, wishes.tier, wishes.watch)
+        self._write(codex, execution("INSERT OR REPLACE INTO wished (codex, tier, watch) VALUES (?, ?, ?)", *row))
 
     def wishes(self, codex: str) -> Wishes:
         rows = self._read("SELECT tier, watch FROM wished WHERE codex = ?", codex)
@@ -231,12 +227,12 @@ class CodexStateStore:
 
     def halt(self, codex: str) -> None:
         """A person has stopped the computing of its floor: it is not begun again before a question or a load."""
-        self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO halted VALUES (?)", (codex,)))
+        self._write(codex, execution("INSERT OR REPLACE INTO halted VALUES (?)", codex))
 
     def resume(self, codex: str) -> None:
         """The end of that."""
         if self.halted(codex):
-            self._write(codex, lambda database: database.execute("DELETE FROM halted WHERE codex = ?", (codex,)))
+            self._write(codex, execution("DELETE FROM halted WHERE codex = ?", codex))
 
     def halted(self, codex: str) -> bool:
         return bool(self._read("SELECT 1 FROM halted WHERE codex = ?", codex))
@@ -245,11 +241,8 @@ class CodexStateStore:
 
     def compared(self, codex: str, at: float) -> None:
         """A load that began then (seconds since 1970) has ended well."""
-        row = (codex, at)
-        try:
-            self._write(codex, lambda database: database.execute("INSERT OR REPLACE INTO compared VALUES (?, ?)", row))
-        except CatalogError as fault:
-            log.warning("when %s was loaded was not kept: %s", codex, fault)
+        insert = execution("INSERT OR REPLACE INTO compared VALUES (?, ?)", codex, at)
+        self._written(codex, insert, f"when {codex} was loaded was not kept")
 
     def compared_at(self, codex: str) -> float | None:
         """When the last load that ended well began; None where that is not known."""
@@ -271,10 +264,7 @@ class CodexStateStore:
                 rows,
             )
 
-        try:
-            self._write(codex, write)
-        except CatalogError as fault:
-            log.warning("which files a question about %s used was not kept: %s", codex, fault)
+        self._written(codex, write, f"which files a question about {codex} used was not kept")
 
     def used(self, codex: str) -> float:
         """When it was asked about last, in seconds since 1970; 0.0 where that is not known."""
@@ -300,13 +290,11 @@ class CodexStateStore:
         """
         paths = tuple(hot)
         row = (codex, generation, json.dumps(paths))
-        insert = "INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)"
-        try:
-            self._write(codex, lambda database: database.execute(insert, row))
+        insert = execution("INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)", *row)
+        if self._written(codex, insert, f"the hot files of {codex} are chosen anew after a restart"):
             self._unkept.pop(codex, None)
-        except CatalogError as fault:
+        else:
             self._unkept[codex] = (generation, paths)
-            log.warning("the hot files of %s are chosen anew after a restart: %s", codex, fault)
 
     def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
         """The hot files of this generation, None while nothing was frozen."""
@@ -320,12 +308,8 @@ class CodexStateStore:
         """The codex's floor of this version was resident last. Where it cannot be written, a restart computes the newest
         version while somebody waits."""
         row = (codex, what.view.name, what.base, what.view.model_dump_json())
-        try:
-            self._write(
-                codex, lambda database: database.execute("INSERT OR REPLACE INTO stood VALUES (?, ?, ?, ?)", row)
-            )
-        except CatalogError as fault:
-            log.warning("which identity the floor of %s is made of was not kept: %s", codex, fault)
+        insert = execution("INSERT OR REPLACE INTO stood VALUES (?, ?, ?, ?)", *row)
+        self._written(codex, insert, f"which identity the floor of {codex} is made of was not kept")
 
     def last_resident(self, codex: str, identity: str) -> ResidentIdentity | None:
         """None where none is known, or it cannot be read: also as another version of the program wrote it."""
@@ -354,7 +338,16 @@ class CodexStateStore:
         tables = (self._file.read(f"SELECT DISTINCT codex FROM {table}") for table in TABLES)  # noqa: S608
         return frozenset(row[0] for rows in tables for row in rows) - self._owed
 
-    def _write(self, codex: str, work: Callable[[Connection], object]) -> None:
+    def _written(self, codex: str, work: Work, lost: str) -> bool:
+        """Whether it could be written. Where not, the program goes on without it; `lost` is for the log."""
+        try:
+            self._write(codex, work)
+        except CatalogError as fault:
+            log.warning("%s: %s", lost, fault)
+            return False
+        return True
+
+    def _write(self, codex: str, work: Work) -> None:
         """In one transaction with the end of what is owed of it."""
         owed = codex in self._owed
 
@@ -369,6 +362,10 @@ class CodexStateStore:
 
     def _read(self, query: str, codex: str, *values: object) -> list[Any]:
         return [] if codex in self._owed else self._file.read(query, codex, *values)
+
+
+def execution(statement: str, *values: object) -> Work:
+    return lambda database: database.execute(statement, values)
 
 
 def clear(database: Connection, codex: str) -> None:
