@@ -106,17 +106,18 @@ def decide_coverage(
 ) -> CoverageDecision:
     """Decides by the table above. With `slack`, every limit must be met with that share of room beyond it. `why` it has to
     be the forced one, for the refusal."""
+    fit = _Fit(sizes, room, settings)
     if forced is not None:
-        return _forced(forced, sizes, room, settings, why)
-    limit = limit_of(room, settings)
+        return _forced(forced, fit, why)
     need = 1.0 + slack
-    if sizes.full * need <= limit:
-        return _decision(1, Coverage.FULL, sizes, room, settings, limit)
-    if sizes.skeleton is not None and room.window >= settings.skeleton_window * need and sizes.skeleton * need <= limit:
-        return _decision(2, Coverage.SKELETON, sizes, room, settings, limit)
-    if room.window >= settings.map_window * need and _map_tokens(sizes, room, settings, limit) > 0:
-        return _decision(3, Coverage.MAP, sizes, room, settings, limit)
-    return _decision(4, Coverage.NONE, sizes, room, settings, limit)
+    if sizes.full * need <= fit.limit:
+        return fit.decision(1, Coverage.FULL)
+    skeleton_window = room.window >= settings.skeleton_window * need
+    if sizes.skeleton is not None and skeleton_window and sizes.skeleton * need <= fit.limit:
+        return fit.decision(2, Coverage.SKELETON)
+    if room.window >= settings.map_window * need and fit.map_tokens > 0:
+        return fit.decision(3, Coverage.MAP)
+    return fit.decision(4, Coverage.NONE)
 
 
 def coverage_named(name: str) -> Coverage:
@@ -145,85 +146,86 @@ def share(tokens: int, fraction: float) -> int:
 # -- a decision with its sentence
 
 
-def _forced(
-    forced: Coverage, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, why: str
-) -> CoverageDecision:
-    limit = limit_of(room, settings)
+def _forced(forced: Coverage, fit: "_Fit", why: str) -> CoverageDecision:
+    sizes = fit.sizes
     needed = {Coverage.FULL: sizes.full, Coverage.SKELETON: sizes.skeleton, Coverage.MAP: 1, Coverage.NONE: 0}[forced]
     if needed is None or (forced is Coverage.MAP and sizes.map is None):
         raise InvalidRequest(
             f"coverage {forced} is not made for this codex", "choose another coverage, or none to let it be chosen"
         )
-    if needed > limit:
+    if needed > fit.limit:
         raise OverBudget(
-            f"coverage {forced} {why}, but {_too_large(needed, room, settings)}",
-            _hint(needed, room, settings) or "load fewer files (--exclude), or let the coverage be chosen",
+            f"coverage {forced} {why}, but {fit.too_large(needed)}",
+            fit.hint(needed) or "load fewer files (--exclude), or let the coverage be chosen",
         )
-    return _decision(0, forced, sizes, room, settings, limit)
+    return fit.decision(0, forced)
 
 
-def _decision(
-    row: int, coverage: Coverage, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int
-) -> CoverageDecision:
-    if coverage is Coverage.FULL:
-        fits = f"{sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} of a window of {room.window:,}"
-        return CoverageDecision(coverage, row, sizes.full, limit, f"full{_by_force(row)}, because {fits}")
-    tokens = hot = 0
-    if coverage is Coverage.SKELETON:
-        signatures = sizes.skeleton or 0
-        hot = max(0, min(limit, sizes.full) - signatures)
-        tokens = signatures + hot
-    elif coverage is Coverage.MAP:
-        tokens = _map_tokens(sizes, room, settings, limit)
-    reason, hint = f"{coverage}{_because(row, sizes, room, settings)}", _hint(sizes.full, room, settings)
-    return CoverageDecision(coverage, row, tokens, limit, reason, hot, hint)
+@dataclass(frozen=True)
+class _Fit:
+    """A codex of these sizes against this room. Row 0 of a decision is that of a forced coverage."""
+
+    sizes: CoverageSizes
+    room: FloorRoom
+    settings: CoverageSettings
+
+    @property
+    def limit(self) -> int:
+        return limit_of(self.room, self.settings)
+
+    @property
+    def map_tokens(self) -> int:
+        if self.sizes.map is None:
+            return 0
+        return min(self.sizes.map, share(self.room.window, self.settings.map_share), self.limit)
+
+    def decision(self, row: int, coverage: Coverage) -> CoverageDecision:
+        sizes, limit, forced = self.sizes, self.limit, "" if row else " as forced"
+        if coverage is Coverage.FULL:
+            fits = f"{sizes.about or 'its '}{sizes.full:,} tokens fit in {limit:,} of a window of {self.room.window:,}"
+            return CoverageDecision(coverage, row, sizes.full, limit, f"full{forced}, because {fits}")
+        tokens = hot = 0
+        if coverage is Coverage.SKELETON:
+            signatures = sizes.skeleton or 0
+            hot = max(0, min(limit, sizes.full) - signatures)
+            tokens = signatures + hot
+        elif coverage is Coverage.MAP:
+            tokens = self.map_tokens
+        # What is forced may be less than what would fit.
+        joined = "though" if forced and sizes.full <= limit else "because"
+        reason = f"{coverage}{forced}, {joined} {self.too_large(sizes.full, sizes.about)}"
+        return CoverageDecision(coverage, row, tokens, limit, reason, hot, self.hint(sizes.full))
+
+    def too_large(self, tokens: int, about: str = "") -> str:
+        """What the codex needs against what there is: in bytes where KV is the bound, else in tokens of the window."""
+        room, limit = self.room, self.limit
+        if tokens <= limit:
+            return f"{about}{tokens:,} tokens would fit in {limit:,}"
+        if room.kv_tokens > limit or not room.kv_bytes_per_token:
+            return f"{about}{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
+        need, free = tokens * room.kv_bytes_per_token, max(0, room.kv_tokens) * room.kv_bytes_per_token
+        return f"{about}{short_count(tokens)} tokens need {size(need)} of KV and {size(free)} are free"
+
+    def hint(self, tokens: int) -> str:
+        """What would make it fit, as far as it can be said; empty when it fits or nothing here helps."""
+        room = self.room
+        if tokens <= self.limit:
+            return ""
+        if tokens > min(available(room, self.settings), share(room.window, self.settings.window_share)):
+            needed = self._window_for(tokens)
+            if needed <= room.trained:
+                return f"the setting model.context = {needed} would hold it"
+            return f"a model with a window of {needed:,} would hold it"
+        if room.kv_type == "f16" and tokens <= room.kv_tokens / Q8_0_OF_F16:
+            return "KV type q8_0 would make it fit"
+        return f"{size((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
+
+    def _window_for(self, tokens: int) -> int:
+        by_overhead = (tokens + self.room.identity) / (1 - self.settings.overhead_share)
+        return math.ceil(max(by_overhead, tokens / self.settings.window_share))
 
 
-def _map_tokens(sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings, limit: int) -> int:
-    return 0 if sizes.map is None else min(sizes.map, share(room.window, settings.map_share), limit)
-
-
-def _by_force(row: int) -> str:
-    return " as forced" if row == 0 else ""
-
-
-def _because(row: int, sizes: CoverageSizes, room: FloorRoom, settings: CoverageSettings) -> str:
-    """Why the prefix does not hold all of it; what is forced needs no reason, and may be less than what would fit."""
-    large = _too_large(sizes.full, room, settings, sizes.about)
-    if row == 0 and sizes.full <= limit_of(room, settings):
-        return f"{_by_force(row)}, though {large}"
-    return f"{_by_force(row)}, because {large}"
-
-
-def _too_large(tokens: int, room: FloorRoom, settings: CoverageSettings, about: str = "") -> str:
-    """What the codex needs against what there is: in bytes where KV is the bound, else in tokens of the window."""
-    limit = limit_of(room, settings)
-    if tokens <= limit:
-        return f"{about}{tokens:,} tokens would fit in {limit:,}"
-    if room.kv_tokens > limit or not room.kv_bytes_per_token:
-        return f"{about}{tokens:,} tokens do not fit in the {limit:,} that a window of {room.window:,} leaves"
-    need, free = tokens * room.kv_bytes_per_token, max(0, room.kv_tokens) * room.kv_bytes_per_token
-    return f"{about}{short_count(tokens)} tokens need {size(need)} of KV and {size(free)} are free"
-
-
-def _hint(tokens: int, room: FloorRoom, settings: CoverageSettings) -> str:
-    """What would make it fit, as far as it can be said; empty when it fits or nothing here helps."""
-    by_window = min(available(room, settings), share(room.window, settings.window_share))
-    if tokens <= limit_of(room, settings):
-        return ""
-    if tokens > by_window:
-        needed = _window_for(tokens, room, settings)
-        if needed <= room.trained:
-            return f"the setting model.context = {needed} would hold it"
-        return f"a model with a window of {needed:,} would hold it"
-    if room.kv_type == "f16" and tokens <= room.kv_tokens / Q8_0_OF_F16:
-        return "KV type q8_0 would make it fit"
-    return f"{size((tokens - room.kv_tokens) * room.kv_bytes_per_token)} more for KV would make it fit"
-
-
-def _window_for(tokens: int, room: FloorRoom, settings: CoverageSettings) -> int:
-    by_overhead = (tokens + room.identity) / (1 - settings.overhead_share)
-    return math.ceil(max(by_overhead, tokens / settings.window_share))
+# -- when it changes
 
 
 def redecide(
