@@ -141,7 +141,7 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     lifecycle = CodexLifecycle(residents, successors, library, identities, floors, states, loads.far)
     watchers = CodexWatchers(library, library.settings.watch, lifecycle.changed, on=settings.codex.watch)
     upkeep = ArchiveUpkeep(library, storage.archive, residents.disk, storage.meaning.filling.wanted)
-    freshness = FreshnessGauge(library, lifecycle, states, upkeep, watchers, loads.blind, loads.failed)
+    freshness = FreshnessGauge(library, lifecycle, states, upkeep, watchers, loads.unseen, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
     return CodexParts(floors, residents, lifecycle, loads, watchers, upkeep, freshness, reports)
 
@@ -196,7 +196,7 @@ def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
         Neighbourhoods(storage.archive),
         codices.residents.digests,
         storage.library.catalog.document_by_digest,
-        (freshness.blind, meaning.filling.blind) if meaning.model.file else (freshness.blind,),
+        (freshness.unseen, meaning.filling.unseen) if meaning.model.file else (freshness.unseen,),
         codices.upkeep.begin,
         freshness.outdated,
     )

@@ -266,7 +266,7 @@ class Preparer:
         self, asked: AskedQuestion, within: Governed, decision: Decision, gathered: Gathered
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
-        unseen = not_seen(fresh.blind if fresh is not None else "", gathered)
+        unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
         room = asked.grant.window - within.composed.assembled.tokens
         return PreparedQuestion(
             **vars(asked),
@@ -313,10 +313,10 @@ def shorter_answer(most: int, room: int) -> tuple[str, ...]:
     return (f"the answer ends at {room:,} tokens, not {most:,}: the window holds no more",) if most > room else ()
 
 
-def not_seen(blind: str, gathered: Gathered) -> tuple[str, ...]:
+def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:
     """What the answer may not know of the codex: also one that searches for nothing says so."""
-    included = not blind or any(blind in notice for notice in gathered.notices)
-    return gathered.notices if included else (*gathered.notices, blind)
+    included = not unseen or any(unseen in notice for notice in gathered.notices)
+    return gathered.notices if included else (*gathered.notices, unseen)
 
 
 def split(messages: Sequence[Message]) -> SplitMessages:
@@ -345,10 +345,10 @@ def sampling_of(ask: Ask, greedy: bool) -> Sampling:
 def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
     """Why asking is refused: raised by an ask, reported by a plan; None where it is answered. `cached`: tokens from the
     prompt's beginning that are in the cache, or in a checkpoint, which an answer restores."""
-    return blind(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
+    return nothing_found(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
 
 
-def blind(prepared: PreparedQuestion) -> NotFound | None:
+def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
     codex_state, state = prepared.codex_state, prepared.turn.state
     shown = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)

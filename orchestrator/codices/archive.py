@@ -76,7 +76,7 @@ class ArchiveUpkeep:
         if work.task is None or work.task.done():
             work.task = asyncio.create_task(self._keep_in_order(name, work), name=f"archive of {name}")
 
-    def blind(self, name: str) -> str:
+    def unseen(self, name: str) -> str:
         """What a search of this codex may not see now, in words; '' when it sees all."""
         work = self._work.get(name)
         if work is None:
@@ -91,7 +91,7 @@ class ArchiveUpkeep:
         """What happened to it since the daemon started."""
         work = self._work.get(name)
         if work is None or not work.mended or work.fault or work.total or work.doubted:
-            return self.blind(name)
+            return self.unseen(name)
         return f"its archive was damaged or not complete: {plural(work.mended)} indexed again"
 
     def forget(self, name: str) -> None:
@@ -165,7 +165,7 @@ def _count(work: _Work, more: int) -> None:
 @dataclass(frozen=True)
 class ArchiveSearch:
     """Searches in a worker thread: the event loop goes on streaming meanwhile. `digests` gives those of these files that
-    the codex answers from, and `read` one of them by path and digest. Each of `blind` says in words what a search of a
+    the codex answers from, and `read` one of them by path and digest. Each of `unseen` says in words what a search of a
     codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
     worker thread, what of these files is otherwise on disk."""
 
@@ -173,7 +173,7 @@ class ArchiveSearch:
     near: Neighbourhoods
     digests: Callable[[str, Collection[str]], Mapping[str, str]]
     read: Callable[[str, str], Document]
-    blind: Sequence[Callable[[str], str]] = ()
+    unseen: Sequence[Callable[[str], str]] = ()
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
 
@@ -213,17 +213,17 @@ class ArchiveSearch:
         self, query: str, codex: str, n: int, graph: bool, *, beside: bool = False
     ) -> tuple[Chunks, tuple[str, ...]]:
         """What was found, and what could not be seen when it began or ended."""
-        before = self._blind(codex)
+        before = self._unseen(codex)
         try:
             found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
         except ArchiveDamaged:
             self.damaged(codex)
             raise
-        blind = before or self._blind(codex)
-        return found, (*found.notices, *(notice for notice in (blind, outdated) if notice))
+        unseen = before or self._unseen(codex)
+        return found, (*found.notices, *(notice for notice in (unseen, outdated) if notice))
 
-    def _blind(self, codex: str) -> str:
-        return "; ".join(filter(None, (blind(codex) for blind in self.blind)))
+    def _unseen(self, codex: str) -> str:
+        return "; ".join(filter(None, (unseen(codex) for unseen in self.unseen)))
 
     def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
         found = self.search_in.search(query, codex, n)

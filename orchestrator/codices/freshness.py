@@ -5,7 +5,7 @@
                                     └── again, later ─────┘ and is followed anew when it works
 
 `Freshness` is made of what load, archive and watcher report, and is the same for all who ask. `word` is for a column,
-`notice` says what should be known of it, `blind` what a search may not see at this moment. Of a codex that nobody follows,
+`notice` says what should be known of it, `unseen` what a search may not see at this moment. Of a codex that nobody follows,
 the files that are shown are compared with the disk at once, all others behind the answer.
 """
 
@@ -90,9 +90,9 @@ class Freshness:
         return "; ".join(part for part in parts if part)
 
     @property
-    def blind(self) -> str:
+    def unseen(self) -> str:
         """'' when a search sees what is on disk, as far as anybody knows."""
-        return "; ".join(part for part in (self.lost, self.loading, self.indexing, self._unseen()) if part)
+        return "; ".join(part for part in (self.lost, self.loading, self.indexing, self._behind_disk()) if part)
 
     @property
     def is_behind(self) -> bool:
@@ -122,7 +122,7 @@ class Freshness:
         found = f" ({self.outside})" if self.outside else ""
         return f"not followed{when}: what changed on disk is not in it{found}"
 
-    def _unseen(self) -> str:
+    def _behind_disk(self) -> str:
         if self.followed.failing:
             return f"changes of {self.name} cannot be taken in: {self.followed.notice}"
         if left := self._left():
@@ -166,7 +166,7 @@ class FreshnessGauge:
             name=name,
             followed=followed,
             loading=self._loading(name),
-            indexing=self._upkeep.blind(name),
+            indexing=self._upkeep.unseen(name),
             archive=self._upkeep.notice(name),
             failed=self._failed(name),
             rebasing=self._lifecycle.rebasing(name),
@@ -176,8 +176,8 @@ class FreshnessGauge:
             lost=self._library.catalog.misplaced(),
         )
 
-    def blind(self, name: str) -> str:
-        return self.of(name).blind
+    def unseen(self, name: str) -> str:
+        return self.of(name).unseen
 
     def outdated(self, name: str, paths: Iterable[str]) -> str:
         """What of these files, which are shown, is otherwise on disk, or that the revision that was loaded means another

@@ -474,7 +474,7 @@ class Loads:
         if self.find(name) is None:
             self._last.pop(name, None)
 
-    def blind(self, name: str) -> str:
+    def unseen(self, name: str) -> str:
         """What a search of this codex may not see now, in words; '' while it is not being loaded."""
         load = self.find(name)
         if load is None:

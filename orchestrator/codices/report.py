@@ -57,7 +57,7 @@ class CodexReports:
             amended_tokens=codex.amended,
             fresh=fresh.word,
             fresh_notice=fresh.notice,
-            unseen=fresh.blind,
+            unseen=fresh.unseen,
             prefill=FloorProgress(done=floor.done, total=floor.tokens, left_s=floor.left_s)
             if floor and floor.done is not None
             else None,
@@ -74,7 +74,7 @@ class CodexReports:
             tier=None,
             fresh=fresh.word,
             fresh_notice=fresh.notice,
-            unseen=fresh.blind,
+            unseen=fresh.unseen,
         )
 
 

@@ -183,7 +183,7 @@ class Filling:
         fault = ("" if work.filled.complete else self.resting()) or work.fault
         return EmbeddingProgress.of(work.filled, fault=fault)
 
-    def blind(self, name: str) -> str:
+    def unseen(self, name: str) -> str:
         """What a search by meaning does not see yet, in words; '' when it sees all, or is not made."""
         found = self.report(name)
         if found is None or found.embedded == found.texts:

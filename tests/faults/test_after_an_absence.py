@@ -89,7 +89,7 @@ async def test_an_answer_that_is_asked_for_before_the_comparison_knows_what_chan
     async with program(*left, held=True) as (made, lock):
         question = Ask(OWNER, (Message("user", "The access code of vault zebra is"),), codex="vaults", max_tokens=8)
         asked = asyncio.ensure_future(events_of(made.ask(question)))
-        assert COMPARED in made.reports.gauge.of("vaults").blind
+        assert COMPARED in made.reports.gauge.of("vaults").unseen
         lock.release()
         lore = (await asked)[-1].lore
         told = any(COMPARED in action for action in lore.governor.actions)

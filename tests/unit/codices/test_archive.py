@@ -40,16 +40,16 @@ async def test_it_is_in_doubt_from_the_first_moment_until_it_is_found_in_order(p
     tending, lock = tending_of(parts)
     async with lock:
         tending.begin("vaults")
-        assert tending.blind("vaults") == tending.notice("vaults") == COMPARED
+        assert tending.unseen("vaults") == tending.notice("vaults") == COMPARED
     await ended(tending)
-    assert tending.blind("vaults") == tending.notice("vaults") == ""
+    assert tending.unseen("vaults") == tending.notice("vaults") == ""
 
 
 async def test_behind_a_load_that_ended_well_nothing_is_doubted(parts):
     tending, lock = tending_of(parts)
     async with lock:
         tending.begin("vaults", doubted=False)
-        assert tending.blind("vaults") == ""
+        assert tending.unseen("vaults") == ""
     await ended(tending)
 
 
@@ -59,7 +59,7 @@ async def test_what_is_found_damaged_while_it_is_put_in_order_is_indexed_again(p
 
     def lost_once(name):
         """As a search would: it finds damage behind the comparison, sets it aside, and says so."""
-        settled.append(tending.blind(name))
+        settled.append(tending.unseen(name))
         if len(settled) == 1:
             archive.set_aside(name)
             tending.begin(name)

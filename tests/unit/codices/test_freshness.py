@@ -13,7 +13,7 @@ NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
 
 
 @pytest.mark.parametrize(
-    ("state", "word", "blind"),
+    ("state", "word", "unseen"),
     [
         (Freshness("a", WATCHED), "watched", ""),
         (Freshness("a"), "not watched", f"a: not followed: {NOT_IN}"),
@@ -59,8 +59,8 @@ NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
         ),
     ],
 )
-def test_the_first_that_holds_is_said(state, word, blind):
-    assert (state.word, state.blind) == (word, blind)
+def test_the_first_that_holds_is_said(state, word, unseen):
+    assert (state.word, state.unseen) == (word, unseen)
 
 
 def test_a_notice_names_the_limit_the_load_that_ended_early_and_the_archive():

@@ -24,7 +24,7 @@ def parts(tmp_path):
     watching = CodexWatchers(library, library.settings.watch, lambda name: False, on=False)
     upkeep = ArchiveUpkeep(library, None, lambda name: None)
     loads = Loads()
-    gauge = FreshnessGauge(library, codices, store, upkeep, watching, loads.blind, loads.failed)
+    gauge = FreshnessGauge(library, codices, store, upkeep, watching, loads.unseen, loads.failed)
 
     def load():
         """As a load that ended well leaves it."""
@@ -44,8 +44,8 @@ def test_what_is_shown_is_told_at_once_and_the_rest_to_whoever_asks_next(parts):
     fill(folder, {"a.py": "# another\n", "b.py": "# another too\n", "new.py": "new = 1\n"})
     assert gauge.outdated("code", ["a.py", "c.py"]) == "1 file that is shown differs on disk: a.py"
     gauge.comparing.wait()
-    assert gauge.blind("code").endswith(f"{LEFT} (2 files differ, 1 is new)")
-    assert gauge.of("code").notice == gauge.blind("code").removeprefix("code: ")
+    assert gauge.unseen("code").endswith(f"{LEFT} (2 files differ, 1 is new)")
+    assert gauge.of("code").notice == gauge.unseen("code").removeprefix("code: ")
 
 
 def test_behind_the_next_load_nothing_is_told_of_what_stood_before(parts):
@@ -54,6 +54,6 @@ def test_behind_the_next_load_nothing_is_told_of_what_stood_before(parts):
     (folder / "c.py").unlink()
     gauge.outdated("code", [])
     gauge.comparing.wait()
-    assert gauge.blind("code").endswith(f"{LEFT} (1 file is gone)")
+    assert gauge.unseen("code").endswith(f"{LEFT} (1 file is gone)")
     load()
-    assert gauge.blind("code").endswith(LEFT)
+    assert gauge.unseen("code").endswith(LEFT)

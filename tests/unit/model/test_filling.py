@@ -80,7 +80,7 @@ async def test_what_is_wanted_is_embedded_once():
         made.wanted("demo")
         await made.until(lambda: len(made.turns) == 2)
         assert sum(made.embedder.batches) == texts == made.report("demo").texts
-        assert made.blind("demo") == ""
+        assert made.unseen("demo") == ""
 
 
 async def test_an_embedder_that_fails_is_tried_again_and_meanwhile_it_is_told():
@@ -90,7 +90,7 @@ async def test_an_embedder_that_fails_is_tried_again_and_meanwhile_it_is_told():
         made.wanted("demo")
         await made.until(lambda: len(made.turns) >= 2)
         assert "the model is gone" in made.report("demo").fault
-        assert made.blind("demo").startswith("0 of ")
+        assert made.unseen("demo").startswith("0 of ")
         hashes.fault = ""
         await made.until(lambda: complete(made, "demo"))
         assert made.report("demo").fault == ""
@@ -169,7 +169,7 @@ async def test_stopping_waits_for_the_batch_that_runs_and_no_more():
 async def test_without_an_embedder_nothing_is_done_and_nothing_said():
     made = Filling(MemoryArchive(), MemoryVectors(), None)
     made.wanted("demo")
-    assert (made.report("demo"), made.blind("demo")) == (None, "")
+    assert (made.report("demo"), made.unseen("demo")) == (None, "")
     await made.stop()
 
 
@@ -181,9 +181,9 @@ async def test_while_the_model_rests_nothing_is_embedded_and_what_is_wanted_is_c
         report = made.report("demo")
         assert (report.embedded, report.fault) == (0, "RAM is scarce")
         assert report.texts > 0
-        assert "RAM is scarce" in made.blind("demo")
+        assert "RAM is scarce" in made.unseen("demo")
         assert made.embedder.batches == []
         made.why = ""
         made.rested()
         await made.until(lambda: complete(made, "demo"))
-        assert (made.report("demo").fault, made.blind("demo")) == ("", "")
+        assert (made.report("demo").fault, made.unseen("demo")) == ("", "")
