@@ -261,7 +261,7 @@ class Program:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""
         state = self.residents.get(name)
         if state is not None:
-            return state.now().state.branch
+            return state.generation_now().state.branch
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
 
     async def embed(self, texts: Sequence[str]) -> Embedded:

@@ -8,10 +8,10 @@ A plan ends after the preparation: nothing is inferred and nothing is saved.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from formatters.blocks import BlockKind
 from formatters.context import TurnContext
@@ -103,10 +103,7 @@ class Answers:
             machine.busy(False)
 
     async def _ready_model(self, deadline: float | None) -> ChatModel:
-        ready: ChatModel = await within(
-            deadline, self.model_ready(), lambda: f"not ready in time: {why_waiting(self.client)}"
-        )
-        return ready
+        return await within(deadline, self.model_ready(), lambda: f"not ready in time: {why_waiting(self.client)}")
 
     async def _matched(self, prepared: PreparedQuestion) -> Matched:
         """What its prompt would find in the cache now. Raises EngineFailed."""
@@ -238,7 +235,7 @@ class Answers:
             notice=self.notice,
             notices=tuple(dict.fromkeys(filter(None, notices))),
             identity=prepared.served.state(),
-            codex=codex_state.state(indexing=prepared.indexing) if codex_state else None,
+            codex=codex_state.in_answer(indexing=prepared.indexing) if codex_state else None,
             strategy=report.strategy_state(prepared.decision, prompt.tokens + prepared.promised),
             blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
@@ -318,7 +315,7 @@ def refuse_waiting(ask: Ask, what: str) -> None:
         raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
 
 
-async def within(deadline: float | None, work: Any, why: Callable[[], str]) -> Any:
+async def within(deadline: float | None, work: Awaitable[T], why: Callable[[], str]) -> T:
     """The result of some work. Raises NotReady when the deadline comes first; `why` says then what is missing."""
     try:
         async with asyncio.timeout_at(deadline):

@@ -231,7 +231,7 @@ class Preparer:
         task, because = classify(question, asked.ask.frame or "")
         paths = [entry.path for entry in codex_state.generation.entries] if codex_state is not None else []
         return decide(
-            codex_state.floor() if codex_state is not None else None,
+            codex_state.floor_coverage() if codex_state is not None else None,
             QuestionFigures(
                 task=task,
                 window=window,

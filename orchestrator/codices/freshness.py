@@ -160,7 +160,7 @@ class FreshnessGauge:
         self.comparing = Comparing(library.outside)
 
     def of(self, name: str, *, loaded: bool = True) -> Freshness:
-        followed = self._watching.state(name)
+        followed = self._watching.status(name)
         since = None if followed.watched or followed.still else self._store.compared_at(name)
         return Freshness(
             name=name,
@@ -183,7 +183,7 @@ class FreshnessGauge:
         """What of these files, which are shown, is otherwise on disk, or that the revision that was loaded means another
         commit by now; '' where it is the same, and of a codex that is followed. Has the other files compared, for whoever
         asks next. For a worker thread."""
-        if self._watching.state(name).watched:
+        if self._watching.status(name).watched:
             return ""
         try:
             if comparing.is_folders(self._library, name):
@@ -244,7 +244,7 @@ class CodexWatchers:
                 state.again.cancel()
             _unwatch(state)
 
-    def state(self, name: str) -> WatchStatus:
+    def status(self, name: str) -> WatchStatus:
         state = self._states.get(name)
         if state is None or state.still:
             return WatchStatus(still=state is not None)

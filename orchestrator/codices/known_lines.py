@@ -27,7 +27,7 @@ from codex.following.amendments import Amendment, Block, ChangeKind, changed_blo
 from codex.outline.symbols import Symbol, outline
 from formatters.context import CodexPiece
 
-TELLABLE = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
+NAMED_KINDS = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
 CHANGED_PARTS = "Changed parts. All other lines stand as they were, moved by what was added or removed above them."
 AROUND = 3  # lines before and behind a change that lies in no definition, as in a diff
 LONGEST = 60  # lines of a definition that is written whole; of a longer one the change with what is around it
@@ -53,7 +53,7 @@ class ChangedPart:
     names: tuple[str, ...]
     text: tuple[str, ...]
 
-    def said(self) -> str:
+    def written(self) -> str:
         named = f", {' and '.join(self.names)}" if self.names else ""
         was = (
             f"in place of lines {self.old_start + 1}-{self.old_end}"
@@ -70,7 +70,7 @@ ChangedSpan = tuple[int, int, tuple[str, ...]]  # new lines, names
 def changed_parts(before: Document, now: Document) -> str | None:
     """The parts that differ; None where the whole file says it in about as much."""
     parts = parts_of(before, now)
-    text = "\n".join(part.said() for part in parts)
+    text = "\n".join(part.written() for part in parts)
     return text if parts and len(text) <= SHORTER * len(now.text) else None
 
 
@@ -78,7 +78,7 @@ def parts_of(before: Document, now: Document) -> list[ChangedPart]:
     """In the file's order, none touching another; empty for a file that is empty now."""
     old, new = lines(before.text), lines(now.text)
     blocks = changed_blocks(old, new)
-    symbols = [symbol for symbol in outline(now).symbols if symbol.kind in TELLABLE] if blocks else []
+    symbols = [symbol for symbol in outline(now).symbols if symbol.kind in NAMED_KINDS] if blocks else []
     spans = merged(sorted(span_of(block, symbols, len(new)) for block in blocks))
     return [part_of(span, blocks, new, len(old)) for span in spans if span[1] > span[0]]
 
@@ -171,7 +171,7 @@ class Head:
     before: str
     behind: str
 
-    def said(self) -> str:
+    def written(self) -> str:
         return f"{self.before}{self.number}{self.behind}"
 
 
@@ -326,7 +326,7 @@ def moved_text(heads: Iterable[Head], parts: Sequence[ChangedPart]) -> str:
     moved = [(head, at) for head in ordered if (at := line_now(head.number, parts)) and at != head.number]
     if len(moved) <= MOST_LISTED:
         return "".join(
-            f"{line}\n" for line in (MOVED, *(replace(head, number=at).said() for head, at in moved)) if moved
+            f"{line}\n" for line in (MOVED, *(replace(head, number=at).written() for head, at in moved)) if moved
         )
     runs = [list(run) for _, run in groupby(moved, key=lambda pair: pair[1] - pair[0].number)]
     return f"{MOVED} {', '.join(_by_how_much(run) for run in runs)}\n"

@@ -26,7 +26,7 @@ class CodexReports:
 
     def of(self, codex: CodexState, *, loading: bool = True) -> CodexReport:
         """`loading`: a load that runs is reported."""
-        generation, decision, state = codex.now(), codex.decision, codex.state()
+        generation, decision, changes = codex.generation_now(), codex.decision, codex.in_answer()
         fresh, floor = self.gauge.of(codex.name), self.floors.figures(codex.name)
         fresh = fresh if loading else replace(fresh, loading="")
         return CodexReport(
@@ -52,8 +52,8 @@ class CodexReports:
             disk_bytes=generation.bytes,
             indexed_chunks=codex.chunks,
             amendments=len(codex.log),
-            changed_files=state.amendments,
-            removed_files=state.removed,
+            changed_files=changes.amendments,
+            removed_files=changes.removed,
             amended_tokens=codex.amended,
             fresh=fresh.word,
             fresh_notice=fresh.notice,

@@ -94,10 +94,10 @@ class CodexState:
         """Of its block with the changes behind it."""
         return self.tokens + self.amended
 
-    def floor(self) -> FloorCoverage:
+    def floor_coverage(self) -> FloorCoverage:
         return FloorCoverage(self.decision.coverage, self.sizes.full + self.amended, self.tokens_now)
 
-    def now(self) -> Generation:
+    def generation_now(self) -> Generation:
         """The generation with the state that the code is in now: a branch may be left without a file being changed."""
         return self.generation if self.tree is None else replace(self.generation, state=self.tree)
 
@@ -123,13 +123,13 @@ class CodexState:
         kept = total if before is None else before
         return self.amended + round(self.tokens * (1 - kept / total)) if total else self.amended
 
-    def state(self, *, indexing: bool = False) -> CodexInAnswer:
+    def in_answer(self, *, indexing: bool = False) -> CodexInAnswer:
         return CodexInAnswer(
             name=self.name,
             root=self.roots[0],
             generation=self.generation.number,
-            branch=self.now().state.branch,
-            revision=self.now().state.revision,
+            branch=self.generation_now().state.branch,
+            revision=self.generation_now().state.revision,
             amendments=tuple(dict.fromkeys(entry.path for entry in self.log)),
             removed=tuple(
                 path for path, digest in {one.path: one.digest for one in self.log}.items() if digest is None

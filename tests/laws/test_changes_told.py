@@ -32,7 +32,7 @@ def document(text: str, name: str = "a.py") -> Document:
 def test_the_parts_laid_over_the_file_as_it_was_told_are_the_file_as_it_is(old: str, new: str, name: str) -> None:
     assume(new)
     parts = parts_of(document(old, name), document(new, name))
-    told = "\n".join(part.said() for part in parts)
+    told = "\n".join(part.written() for part in parts)
     assert laid_over(old, told) == new
     assert list(read_parts(told)) == parts
 

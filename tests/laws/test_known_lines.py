@@ -26,7 +26,7 @@ def log_of(texts: list[str]) -> list[Amendment]:
     log: list[Amendment] = []
     for old, new in pairwise(texts):
         if old != new:
-            told = "\n".join(part.said() for part in parts_of(document(old), document(new)))
+            told = "\n".join(part.written() for part in parts_of(document(old), document(new)))
             log.append(Amendment(len(log) + 1, PATH, ChangeKind.CHANGED, "d", told, whole=False))
     return log
 

@@ -21,9 +21,9 @@ FIRST = CodexState(
 
 
 def test_the_state_that_is_told_is_that_of_the_disk_as_seen_last() -> None:
-    assert FIRST.state().branch == "main"
+    assert FIRST.in_answer().branch == "main"
     seen = replace(FIRST, tree=KIWI)
-    assert (seen.state().branch, seen.now().label()) == ("kiwi", "kiwi@1a2b3c4")
+    assert (seen.in_answer().branch, seen.generation_now().label()) == ("kiwi", "kiwi@1a2b3c4")
 
 
 def test_the_same_generation_in_another_tier_keeps_what_was_seen_of_the_disk() -> None:

@@ -9,8 +9,7 @@ from support.libraries import fill, request
 
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
-from orchestrator.codices.freshness import CodexWatchers
-from orchestrator.codices.freshness import WatchStatus as State
+from orchestrator.codices.freshness import CodexWatchers, WatchStatus
 from orchestrator.errors import NotFound
 
 QUICK = WatchSettings(debounce_s=0.05, longest_wait_s=5.0, poll_s=0.1)
@@ -34,8 +33,8 @@ class Followed:
         self.watching.follow("code")
 
     @property
-    def state(self) -> State:
-        return self.watching.state("code")
+    def state(self) -> WatchStatus:
+        return self.watching.status("code")
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Between two looks its tasks and threads go on; nobody tells when the last of them is done."""
