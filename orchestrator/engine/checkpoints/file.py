@@ -81,20 +81,16 @@ class Writer:
         self._done = done
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._finished: list[tuple[Put, bool]] = []
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0  # of all states that wait or are being written
         self._open = 0  # calls that are not done yet
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
         self._thread.start()
 
-    def waiting_bytes(self) -> int:
-        """Bytes of all states that wait or are being written."""
-        return self._waiting_bytes
-
     def put(self, path: Path, header: SegmentHeader, state: bytes) -> Put:
         put = Put(path, header, state)
         with self._changed:
-            self._waiting_bytes += len(state)
+            self.waiting_bytes += len(state)
         self._enqueue(partial(self._write, put))
         return put
 
@@ -140,7 +136,7 @@ class Writer:
             self._failed(put.header.name, error)
         with self._changed:
             self._finished.append((put, written))
-            self._waiting_bytes -= len(put.state)
+            self.waiting_bytes -= len(put.state)
         self._done()
 
 

@@ -213,7 +213,7 @@ class CheckpointStore:
 
     def takes_one(self) -> bool:
         """Whether the disk keeps up, so that a further segment may be saved; `written` tells when it may again."""
-        return self._writer.waiting_bytes() < WAITING_BYTES
+        return self._writer.waiting_bytes < WAITING_BYTES
 
     def lost_one(self) -> None:
         """A segment left the cells while the disk did not keep up."""

@@ -48,7 +48,7 @@ from orchestrator.engine.messages import (
     Reason,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
-from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, answered, planned
+from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, in_order, ticket_of
 
@@ -91,7 +91,7 @@ class Loop:
             sequences_of(backend, sequences, limits.batch),
             self._write_behind.evicting,
             self._write_behind.lost_ms,
-            lambda: answered(self._tickets),
+            lambda: any(ticket.phase is Phase.ANSWERING for ticket in self._tickets.values()),
             self._prefill_cost,
         )
         reporting = Reporting(self.counters, self._say, self._end, clock)

@@ -232,8 +232,3 @@ class Timing:
 
     def _until(self, milliseconds: float) -> TimeBudget:
         return TimeBudget(self._clock, self._began + milliseconds / 1000)
-
-
-def answered(tickets: Mapping[int, Ticket]) -> bool:
-    """Whether anybody's answer runs, who would notice that a round takes long."""
-    return any(ticket.phase is Phase.ANSWERING for ticket in tickets.values())

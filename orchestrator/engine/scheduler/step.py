@@ -270,11 +270,7 @@ class Drafting:
         self.expected = accepted  # tokens of a draft that are accepted, on average; begins with what others saw
 
     def after(self, last: Sequence[int], most: int) -> list[int]:
-        for source in self._sources:
-            found = source.after(last, most)
-            if found:
-                return found
-        return []
+        return next(filter(None, (source.after(last, most) for source in self._sources)), [])
 
     def learn(self, drafted: int, accepted: int) -> None:
         """A draft cut short by its length says only that as many were right as there were."""
