@@ -28,12 +28,12 @@ def test_the_state_that_is_told_is_that_of_the_disk_as_seen_last() -> None:
 
 def test_the_same_generation_in_another_tier_keeps_what_was_seen_of_the_disk() -> None:
     moved = FIRST.behind(replace(FIRST, tree=KIWI))
-    assert (moved.state().branch, moved.sizes) == ("kiwi", FIRST.sizes)
+    assert (moved.in_answer().branch, moved.sizes) == ("kiwi", FIRST.sizes)
 
 
 def test_a_load_that_told_the_state_anew_has_seen_the_disk_itself() -> None:
     loaded = replace(FIRST, generation=replace(FIRST.generation, state=PLUM))
-    assert loaded.behind(replace(FIRST, tree=KIWI)).state().branch == "plum"
+    assert loaded.behind(replace(FIRST, tree=KIWI)).in_answer().branch == "plum"
     newer = replace(FIRST, generation=replace(FIRST.generation, number=2))
     assert newer.behind(replace(FIRST, tree=KIWI)) == newer
 
