@@ -310,7 +310,7 @@ def promised(ask: Ask, window: int) -> int:
 
 def shorter_answer(most: int, room: int) -> tuple[str, ...]:
     """That the window has less room behind the prompt than the answer may have tokens."""
-    return (f"the answer ends at {room:,} tokens, not {most:,}: the window holds no more",) if most > room else ()
+    return (f"the answer may have {room:,} tokens, not {most:,}: the window holds no more",) if most > room else ()
 
 
 def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -396,11 +396,10 @@ def got_ready(ready: "socket.socket", process: "subprocess.Popen[bytes]") -> boo
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
     process.send_signal(signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()  # nothing where it has ended
+    process.wait()
 
 
 def reported(environment: Mapping[str, str], *arguments: str) -> tuple[dict[str, Any], str]:

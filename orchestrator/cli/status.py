@@ -65,7 +65,7 @@ def engine_facts(engine: Report, queue: Report) -> Iterator[tuple[str, str]]:
         yield "", "this model's cache cannot be cut: what a conversation adds is kept whole, or computed again"
     yield "queue", f"{running(engine, queue)}, {count(queue.get('waiting', 0))} waiting"
     if prefill := engine.get("prefill"):  # named by its codex: a floor's own name is a hash
-        yield "", f"computing {'the prefix of ' + prefill['codex'] if prefill['codex'] else 'a prefix without a codex'}"
+        yield "", f"computing a prompt {'of ' + prefill['codex'] if prefill['codex'] else 'without a codex'}"
 
 
 def device(engine: Report) -> str:

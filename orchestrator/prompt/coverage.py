@@ -126,7 +126,7 @@ def coverage_named(name: str) -> Coverage:
     for coverage in Coverage:
         if said in (coverage.value, coverage.value.partition("+")[0]):
             return coverage
-    raise InvalidRequest(f"{name!r} is no coverage", f"one of: {', '.join(Coverage)}")
+    raise InvalidRequest(f"{name!r} is no coverage", f"one of: {', '.join((*Coverage, 'auto'))}")
 
 
 def available(room: FloorRoom, settings: CoverageSettings = DEFAULT_COVERAGE) -> int:

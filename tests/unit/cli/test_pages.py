@@ -239,12 +239,12 @@ def test_a_load_that_returns_early_says_how_long_the_prefix_takes():
 def test_what_is_computed_is_named_by_its_codex():
     engine = {"state": "ready", "answering": 1, "prefills": 0, "prefill": {"floor": "5" * 64, "codex": "demo"}}
     shown = facts(engine_facts(engine, QUEUE)).splitlines()
-    assert "           computing the prefix of demo" in shown
+    assert "           computing a prompt of demo" in shown
     assert "queue      1 running, 0 waiting" in shown
     two = list(engine_facts({**engine, "prefills": 1}, {"running": 2, "waiting": 0}))
     assert ("queue", "2 running (1 answering, 1 computing a prompt), 0 waiting") in two
     alone = list(engine_facts({**engine, "prefill": {"floor": "5" * 64, "codex": ""}}, QUEUE))
-    assert ("", "computing a prefix without a codex") in alone
+    assert ("", "computing a prompt without a codex") in alone
 
 
 def test_a_model_that_embeds_is_shown_without_kv_and_context():

@@ -142,7 +142,7 @@ def test_a_tier_is_named_in_any_case(name: str, tier: Coverage) -> None:
 def test_a_name_that_is_no_tier_is_refused_with_the_names() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         coverage_named("half")
-    assert refusal.value.hint == "one of: full, skeleton+hot, map, none"
+    assert refusal.value.hint == "one of: full, skeleton+hot, map, none, auto"
 
 
 # ---- moves ---------------------------------------------------------------------------------------------------------
