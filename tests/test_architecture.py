@@ -220,18 +220,6 @@ def test_the_engines_child_loads_only_the_engine_and_what_reads_a_models_header(
     assert not {module for module in loaded if module.partition(".")[0] in ("pydantic_ai", "lancedb", "starlette")}
 
 
-def test_the_engines_child_loads_a_model_without_what_it_never_uses():
-    loaded = loaded_by(
-        "import contextlib\n"
-        "from orchestrator.engine.child.worker import BackendError, EngineSpec, LoadProgress, load\n"
-        "with contextlib.suppress(BackendError): load(EngineSpec('none.gguf'), LoadProgress())"
-    )
-    assert {"llama_cpp", "orchestrator.engine.llama.memory"} <= loaded
-    assert not {
-        module for module in loaded if module.partition(".")[0] in ("pydantic", "jinja2", "diskcache", "sqlite3")
-    }
-
-
 def test_the_cells_of_the_engine_know_no_tiers():
     rooms = ",".join(module_name(path) for path in sources() if inside(module_name(path), "orchestrator.engine.cache"))
     assert not {module for module in loaded_by(f"import {rooms}") if inside(module, "orchestrator.engine.checkpoints")}

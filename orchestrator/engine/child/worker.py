@@ -32,7 +32,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 import psutil
@@ -112,8 +111,6 @@ def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
         from orchestrator.engine.fake import FakeBackend
 
         return FakeBackend()
-    # The package would import a chat model of its own, with jinja2 and sqlite3: a quarter of this process's start.
-    sys.modules.setdefault("llama_cpp.llama", ModuleType("llama_cpp.llama"))
     from orchestrator.engine.llama.memory import LlamaBackend
 
     return LlamaBackend(spec, progress)
