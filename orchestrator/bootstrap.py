@@ -63,7 +63,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         library=storage.library,
         states=storage.states,
         loads=codices.loads,
-        loader=loader_of(host, storage, codices, model_ready),
+        loader=codices.loader,
         residents=codices.residents,
         lifecycle=codices.lifecycle,
         reports=codices.reports,
@@ -127,6 +127,7 @@ class CodexParts:
     residents: ResidentCodices
     lifecycle: CodexLifecycle
     loads: Loads
+    loader: CodexLoader
     watchers: CodexWatchers
     upkeep: ArchiveUpkeep
     freshness: FreshnessGauge
@@ -143,7 +144,11 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     upkeep = ArchiveUpkeep(library, storage.archive, residents.disk, storage.meaning.filling.wanted)
     freshness = FreshnessGauge(library, lifecycle, states, upkeep, watchers, loads.unseen, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
-    return CodexParts(floors, residents, lifecycle, loads, watchers, upkeep, freshness, reports)
+    machine, client = host.machine, host.client
+    loader = CodexLoader(
+        library, residents, lifecycle, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
+    )
+    return CodexParts(floors, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports)
 
 
 def residents_of(
@@ -168,23 +173,6 @@ def residents_of(
     pressure = host.governor.pressure
     return ResidentCodices(
         storage.library, builder, identities, host.machine, floors, storage.states, forced_coverage, pressure
-    )
-
-
-def loader_of(host: Host, storage: Storage, codices: CodexParts, model_ready: AwaitedModel) -> CodexLoader:
-    return CodexLoader(
-        library=storage.library,
-        residents=codices.residents,
-        lifecycle=codices.lifecycle,
-        loads=codices.loads,
-        floors=codices.floors,
-        store=storage.states,
-        machine=host.machine,
-        client=host.client,
-        watchers=codices.watchers,
-        upkeep=codices.upkeep,
-        reports=codices.reports,
-        model_ready=model_ready,
     )
 
 

@@ -9,7 +9,7 @@ restart an unchanged codex is built from what is remembered. Changes on disk are
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,14 @@ from codex.progress import OnProgress, progress_at, silent
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
-from orchestrator.codices.coverages import CoverageDrafter, CoverageDrafts, chosen, churn_of, whole_tokens
+from orchestrator.codices.coverages import (
+    CoverageDrafter,
+    CoverageDrafts,
+    beyond_skeletons,
+    chosen,
+    churn_of,
+    whole_tokens,
+)
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
 from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget, translated
@@ -258,30 +265,17 @@ class CodexBuilder:
 
     def _hot(self, generation: Generation, made: CoverageDrafts, budget: int) -> tuple[str, ...]:
         """Frozen with the generation, as long as there is room for it."""
-        name, count = generation.codex, self.model().count_in_thread
+        name, count, documents = generation.codex, self.model().count_in_thread, self.library.catalog.documents
         frozen = self.store.frozen(name, generation.number)
-        if frozen is not None and self._extra(generation, made, frozen) <= budget:
-            return frozen
-        hot = chosen(
-            generation,
-            made.skeletons,
-            made.ranks,
-            self._churn(name),
-            self.store.touched(name),
-            budget,
-            count,
-            lambda entries: list(self.library.catalog.documents(entries)),
-        )
+        if frozen is not None:
+            wanted = set(frozen)
+            entries = [entry for entry in generation.entries if entry.path in wanted]
+            if sum(beyond_skeletons(entries, made.skeletons, count, documents).values()) <= budget:
+                return frozen
+        churn, touched = self._churn(name), self.store.touched(name)
+        hot = chosen(generation, made.skeletons, made.ranks, churn, touched, budget, count, documents)
         self.store.freeze(name, generation.number, hot)
         return hot
-
-    def _extra(self, generation: Generation, made: CoverageDrafts, paths: Sequence[str]) -> int:
-        """Tokens of these files' bodies beyond their skeletons."""
-        wanted = set(paths)
-        entries = [entry for entry in generation.entries if entry.path in wanted]
-        bodies = self.model().count_in_thread([one.text for one in self.library.catalog.documents(entries)])
-        shown = self.model().count_in_thread([made.skeletons.get(entry.path, "") for entry in entries])
-        return sum(max(0, body - skeleton) for body, skeleton in zip(bodies, shown, strict=True))
 
     def _churn(self, name: str) -> Mapping[str, int]:
         try:

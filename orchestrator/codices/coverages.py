@@ -14,7 +14,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from codex.catalog.databases import SqliteBytesCache, pages
 from codex.catalog.generations import FileEntry, Generation
@@ -35,6 +35,7 @@ from codex.trees.walk import has_repository
 from orchestrator.prompt.coverage import Coverage, CoverageSettings, CoverageSizes, FloorRoom, limit_of, share
 
 Count = Callable[[Sequence[str]], list[int]]
+Documents = Callable[[Sequence[FileEntry]], Iterator[Document]]
 BYTES_PER_TOKEN = 4  # source text, rounded: as long as nothing is counted
 HEADING = 12  # tokens that a file's heading line takes beside its text, about
 PAGE = 256  # files outlined at once
@@ -61,7 +62,7 @@ class CoverageDrafts:
 class CoverageDrafter:
     """Makes drafts. `documents` gives those of entries in order; `remembered` outlives a restart."""
 
-    documents: Callable[[Sequence[FileEntry]], Iterator[Document]]
+    documents: Documents
     count: Count
     remembered: SqliteBytesCache
     settings: CoverageSettings
@@ -170,7 +171,7 @@ def chosen(
     touched: Mapping[str, int],
     budget: int,
     count: Count,
-    documents: Callable[[Sequence[FileEntry]], Sequence[Document]],
+    documents: Documents,
 ) -> tuple[str, ...]:
     """Paths of the files whose whole bodies fill `budget` tokens beyond their skeletons, hottest first.
 
@@ -187,15 +188,17 @@ def chosen(
         for one in generation.entries
     ]
     warm = set(hot(rough, CANDIDATES * budget))
-    entries = [one for one in generation.entries if one.path in warm]
-    bodies = {one.path: tokens for one, tokens in zip(entries, _counted(documents(entries), count), strict=True)}
-    shown = dict(zip(bodies, count([skeletons.get(path, "") for path in bodies]), strict=True))
-    exact = [
-        Heat(heat.path, max(0, bodies[heat.path] - shown[heat.path]), heat.churn, heat.centrality, heat.touched)
-        for heat in rough
-        if heat.path in bodies
-    ]
-    return hot(exact, budget)
+    exact = beyond_skeletons([one for one in generation.entries if one.path in warm], skeletons, count, documents)
+    return hot([replace(heat, tokens=exact[heat.path]) for heat in rough if heat.path in exact], budget)
+
+
+def beyond_skeletons(
+    entries: Sequence[FileEntry], skeletons: Mapping[str, str], count: Count, documents: Documents
+) -> dict[str, int]:
+    """By path the tokens that a file's whole body takes beyond its skeleton."""
+    bodies = count([one.text for one in documents(entries)])
+    shown = count([skeletons.get(one.path, "") for one in entries])
+    return {one.path: max(0, body - part) for one, body, part in zip(entries, bodies, shown, strict=True)}
 
 
 def churn_of(histories: Sequence[History], clock: Callable[[], float] = time.monotonic) -> dict[str, int]:
@@ -241,10 +244,6 @@ def _submodules(history: History, late: Callable[[], bool]) -> list[History]:
         for place in places
         if has_repository(history.folder / place)
     ]
-
-
-def _counted(documents: Sequence[Document], count: Count) -> list[int]:
-    return count([one.text for one in documents])
 
 
 def whole_tokens(sample: Sequence[SampledFile], files: int, total_bytes: int, count: Count) -> int:

@@ -31,7 +31,6 @@ from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.agent import AnswerParser
 from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
-from orchestrator.api.http import place_of
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import read as read_schema
@@ -45,6 +44,7 @@ from orchestrator.service import Message
 from orchestrator.settings.model import as_limit, in_seconds
 from orchestrator.settings.sources import with_value
 from orchestrator.wire.places import is_url
+from orchestrator.wire.wording import place_of
 
 Read = TypeVar("Read")
 SIZE = 10_000

@@ -70,9 +70,7 @@ def test_a_codex_far_too_large_for_its_room_gets_no_skeleton_unless_forced(libra
 
 def test_hot_files_are_those_that_questions_touched(library):
     generation = library.catalog.generation("demo")
-    hot = chosen(
-        generation, {}, {}, {}, {"user3.py": 4}, 20, count, lambda entries: list(library.catalog.documents(entries))
-    )
+    hot = chosen(generation, {}, {}, {}, {"user3.py": 4}, 20, count, library.catalog.documents)
     assert hot[0] == "user3.py"
 
 
