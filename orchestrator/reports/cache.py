@@ -4,7 +4,8 @@ Counts the prompts of answered questions, and each token of them once: resident 
 computed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.engine.messages import EngineSnapshot
@@ -55,47 +56,35 @@ def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> Cac
 
     Checkpoints lie on disk alone: the figures of a tier in RAM, and of padding, are zeros that clients may still read.
     """
-    counted = snapshot.counters
-    prompt, cached, disk = (figure(counted, f"{name}_tokens") for name in ("prompt", "cached", "disk"))
-    drafted, accepted = figure(counted, "drafted_tokens"), figure(counted, "accepted_tokens")
-    saved = cached * counted.get("ms_per_token", 0.0) - counted.get("restored_ms", 0.0)
+    count = Counter({name: int(value) for name, value in snapshot.counters.items()})  # 0 for what is not counted yet
+    prompt, cached, disk = count["prompt_tokens"], count["cached_tokens"], count["disk_tokens"]
+    drafted, accepted = count["drafted_tokens"], count["accepted_tokens"]
+    token_ms = snapshot.counters.get("ms_per_token", 0.0)
     return CacheReply(
         tiers=CacheTiers(
             vram=tier(cached - disk, prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
             ram=tier(0, prompt, 0, "RAM"),
-            disk=tier(disk, prompt, figure(counted, "tier_disk_bytes"), "disk"),
+            disk=tier(disk, prompt, count["tier_disk_bytes"], "disk"),
         ),
         tokens=CacheTokens(
-            prompt=prompt,
-            cached=cached,
-            computed=prompt - cached,
-            generated=figure(counted, "generated_tokens"),
-            padded=0,
+            prompt=prompt, cached=cached, computed=prompt - cached, generated=count["generated_tokens"], padded=0
         ),
         hit_rate=share(cached, prompt),
-        segments=figure(counted, "tier_segments"),
+        segments=count["tier_segments"],
         evictions=Evictions(
-            vram_tokens=figure(counted, "evicted_tokens"),
-            ram_segments=0,
-            disk_segments=figure(counted, "tier_disk_evicted"),
+            vram_tokens=count["evicted_tokens"], ram_segments=0, disk_segments=count["tier_disk_evicted"]
         ),
-        restores=Restores(
-            ram_segments=0,
-            disk_segments=figure(counted, "tier_disk_hits"),
-            bytes=figure(counted, "tier_restored_bytes"),
-        ),
+        restores=Restores(ram_segments=0, disk_segments=count["tier_disk_hits"], bytes=count["tier_restored_bytes"]),
         faults=CacheFaults(
-            misses=figure(counted, "tier_misses"),
-            damaged=figure(counted, "tier_damaged"),
-            write_failures=figure(counted, "tier_write_failures"),
-            broken_pools=figure(counted, "broken_pools"),
-            failed_steps=figure(counted, "pool_failures"),
+            misses=count["tier_misses"],
+            damaged=count["tier_damaged"],
+            write_failures=count["tier_write_failures"],
+            broken_pools=count["broken_pools"],
+            failed_steps=count["pool_failures"],
         ),
-        drafts=DraftFigures(
-            answers=figure(counted, "drafts"), drafted=drafted, accepted=accepted, rate=share(accepted, drafted)
-        ),
-        ms_per_token=round(counted.get("ms_per_token", 0.0), 4),
-        saved_ms=max(0, round(saved)),
+        drafts=DraftFigures(answers=count["drafts"], drafted=drafted, accepted=accepted, rate=share(accepted, drafted)),
+        ms_per_token=round(token_ms, 4),
+        saved_ms=max(0, round(cached * token_ms - snapshot.counters.get("restored_ms", 0.0))),
         note="" if ranges else WHOLE,
     )
 
@@ -107,10 +96,6 @@ def tier(tokens: int, prompt: int, size: int, memory: str) -> CacheTier:
 def share(part: int, whole: int) -> float | None:
     """None where there was nothing to hit."""
     return round(part / whole, 4) if whole else None
-
-
-def figure(counted: Mapping[str, float], name: str) -> int:
-    return int(counted.get(name, 0))
 
 
 def metrics(status: StatusReply, cache: CacheReply, *, ready: bool) -> str:
