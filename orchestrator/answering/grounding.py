@@ -58,15 +58,15 @@ class AnswerSources:
         return (*self.turn.state.turns, self.turn.state, *self.running)
 
 
-def citations_of(answer: str, ground: AnswerSources) -> tuple[Citation, ...]:
+def citations_of(answer: str, sources: AnswerSources) -> tuple[Citation, ...]:
     """Places that the answer names, each checked against what was shown, then places that it quotes."""
-    attached = {file.name: line_count(file.text) for one in ground.turns for file in one.attachments}
-    files = Files(attached, ground.files)
+    attached = {file.name: line_count(file.text) for one in sources.turns for file in one.attachments}
+    files = Files(attached, sources.files)
     named = cited(answer, files.is_file)
-    shown = shown_of(ground, files, {path for one in named if (path := files.meant(one.path)) is not None})
+    shown = shown_of(sources, files, {path for one in named if (path := files.meant(one.path)) is not None})
     checked = check(named, files, shown)
     places = [Citation.of(one) for one in checked]
-    return tuple(dict.fromkeys([*places, *quotes(answer, ground.turn.query, passages_of(ground))]))
+    return tuple(dict.fromkeys([*places, *quotes(answer, sources.turn.query, passages_of(sources))]))
 
 
 def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list[str]:
@@ -78,35 +78,35 @@ def used_of(citations: Sequence[Citation], evidence: Sequence[Evidence]) -> list
 # -- what was shown
 
 
-def shown_of(ground: AnswerSources, files: Files, paths: Iterable[str]) -> ShownLines:
+def shown_of(sources: AnswerSources, files: Files, paths: Iterable[str]) -> ShownLines:
     """What of these files the prompt held, in any form, by the numbers that its lines have now."""
-    base = base_of(ground.pieces)
+    base = base_of(sources.pieces)
     spans: dict[str, list[Span]] = defaultdict(list)
     heads: dict[str, set[int]] = defaultdict(set)
     for path in paths:
-        known = known_now(path, base, ground.log)
+        known = known_now(path, base, sources.log)
         spans[path] += [(1, files.count(path))] if known.whole else known.spans
         heads[path] |= {head.number for head in known.heads}
-        spans[path] += _spans_beside(path, ground, files)
+        spans[path] += _spans_beside(path, sources, files)
     return ShownLines(spans, heads)
 
 
-def _spans_beside(path: str, ground: AnswerSources, files: Files) -> Iterator[Span]:
+def _spans_beside(path: str, sources: AnswerSources, files: Files) -> Iterator[Span]:
     """What the prompt held beside floor and log. Lines of earlier turns are moved by the amendments reported since."""
-    changes = [entry for entry in ground.log if entry.path == path]
-    for reported, one in _turns_with_reported(ground):
+    changes = [entry for entry in sources.log if entry.path == path]
+    for reported, one in _turns_with_reported(sources):
         later = [entry for entry in changes if entry.number > reported]
         yield from (now for span in _spans_in(one, path, files) for now in spans_now(span, later))
         yield from ((1, line_count(file.text)) for file in one.attachments if file.name == path)
-    yield from _named_in(path, ground.turn.query, files)
-    if ground.selection is not None and ground.selection.path == path:
-        yield ground.selection.start, ground.selection.start + ground.selection.text.count("\n")
+    yield from _named_in(path, sources.turn.query, files)
+    if sources.selection is not None and sources.selection.path == path:
+        yield sources.selection.start, sources.selection.start + sources.selection.text.count("\n")
 
 
-def _turns_with_reported(ground: AnswerSources) -> Iterator[tuple[int, Artifacts]]:
+def _turns_with_reported(sources: AnswerSources) -> Iterator[tuple[int, Artifacts]]:
     """All turns, each with the newest entry of the log that was reported by then."""
-    reported = max((one.number for one in ground.turn.codex.amendments), default=0) if ground.turn.codex else 0
-    for one in ground.turns:
+    reported = max((one.number for one in sources.turn.codex.amendments), default=0) if sources.turn.codex else 0
+    for one in sources.turns:
         reported = max([reported, *(amendment.number for amendment in one.amendments)])
         yield reported, one
 
@@ -137,18 +137,18 @@ def line_count(text: str) -> int:
 # -- what was quoted
 
 
-def passages_of(ground: AnswerSources) -> list[Passage]:
+def passages_of(sources: AnswerSources) -> list[Passage]:
     """The code as the prompt held it: what is selected, evidence, what changed, newest first, and the rest."""
-    evidence = [Passage(one.path, one.start, one.text) for one in ground.turn.state.evidence]
-    selected = [ground.selection] if ground.selection is not None else []
-    base = {one.path: one.text for one in ground.pieces if one.kind == "full"}
-    latest = {entry.path: entry for entry in ground.log}
+    evidence = [Passage(one.path, one.start, one.text) for one in sources.turn.state.evidence]
+    selected = [sources.selection] if sources.selection is not None else []
+    base = {one.path: one.text for one in sources.pieces if one.kind == "full"}
+    latest = {entry.path: entry for entry in sources.log}
     changed = sorted(latest.values(), key=lambda entry: entry.number, reverse=True)
     untouched = [Passage(path, 1, text) for path, text in base.items() if path not in latest]
     return [
         *selected,
         *evidence,
-        *(one for entry in changed for one in _reported_text(entry, base, ground.log)),
+        *(one for entry in changed for one in _reported_text(entry, base, sources.log)),
         *untouched,
     ]
 

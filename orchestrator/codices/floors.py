@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from formatters.context import CodexView, IdentityView, ToolView
@@ -233,11 +233,12 @@ class ServingIdentities:
 
 @dataclass
 class FloorPrefill:
-    """One floor's prefill: tokens done of all."""
+    """One floor's prefill: tokens done of all, and who is called when more are."""
 
     task: "asyncio.Task[bool]"
     done: int = 0
     total: int = 0
+    listeners: set[OnTokens] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,6 @@ class Floors:
         self._current: dict[str, str] = {}
         self._kept: OrderedDict[str, HeldFloor] = OrderedDict()
         self._warming: dict[str, FloorPrefill] = {}
-        self._listeners: dict[str, set[OnTokens]] = {}
         self.questions = Questions(clock)
 
     # -- a codex's floor
@@ -332,13 +332,12 @@ class Floors:
         warming = self._warming.get(codex)
         if warming is None:
             return
-        listeners = self._listeners.setdefault(codex, set())
-        listeners.add(report)
+        warming.listeners.add(report)
         report(warming.done, warming.total)
         try:
             await asyncio.wait([warming.task])
         finally:
-            listeners.discard(report)
+            warming.listeners.discard(report)
 
     def progress(self, codex: str) -> tuple[int, int] | None:
         """Tokens done and in all while a floor is being computed, else None."""
@@ -468,5 +467,5 @@ class Floors:
         warming = self._warming.get(codex)
         if warming is not None:
             warming.done, warming.total = done, total
-        for report in tuple(self._listeners.get(codex, ())):
-            report(done, total)
+            for report in tuple(warming.listeners):
+                report(done, total)

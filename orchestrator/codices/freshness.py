@@ -44,7 +44,7 @@ class WatchStatus:
     still: bool = False
     compared: bool = True
     polled: bool = False
-    taking_in: bool = False
+    applying: bool = False
     pending: int = 0
     failing: bool = False
     notice: str = ""
@@ -98,8 +98,8 @@ class Freshness:
     def is_behind(self) -> bool:
         """Whether something is being taken in, so that the same search may see more in a moment."""
         followed = self.followed
-        taking_in = followed.watched and not followed.failing and (followed.taking_in or not followed.compared)
-        return bool(self.loading or self.indexing or taking_in)
+        applying = followed.watched and not followed.failing and (followed.applying or not followed.compared)
+        return bool(self.loading or self.indexing or applying)
 
     def _followed(self) -> str:
         followed = self.followed
@@ -109,7 +109,7 @@ class Freshness:
             return "changes cannot be taken in"
         if not followed.compared:
             return COMPARED
-        if followed.taking_in:
+        if followed.applying:
             many = {0: "changes are", 1: "1 changed file is"}.get(followed.pending)
             return f"{many or f'{followed.pending:,} changed files are'} being taken in"
         return "polled" if followed.polled else "watched"
@@ -127,7 +127,7 @@ class Freshness:
             return f"changes of {self.name} cannot be taken in: {self.followed.notice}"
         if left := self._left():
             return f"{self.name}: {left}"
-        behind = self.followed.taking_in or not self.followed.compared
+        behind = self.followed.applying or not self.followed.compared
         return f"{self.name}: {self._followed()}" if behind else ""
 
 
@@ -206,7 +206,9 @@ def differing(paths: tuple[str, ...]) -> str:
 
 
 @dataclass
-class _State:
+class _Followed:
+    """A codex that is followed. `dirty`: it may differ from the disk; `paths`: what has changed, to be counted alone."""
+
     watcher: Watcher | None = None
     still: bool = False
     compared: bool = False
@@ -227,13 +229,13 @@ class CodexWatchers:
         self._settings = settings
         self._changed = changed
         self._on = on
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, _Followed] = {}
 
     def follow(self, name: str, wanted: bool | None = None) -> None:
         """Starts to follow a codex, anew if need be; with `wanted` False it is no longer followed."""
         self.forget(name)
         if self._on if wanted is None else wanted:
-            state = self._states[name] = _State()
+            state = self._states[name] = _Followed()
             self._note(name, state)  # what changed before anybody looked is found by comparing once
 
     def forget(self, name: str) -> None:
@@ -254,7 +256,7 @@ class CodexWatchers:
             watched=True,
             compared=state.compared and not astray,
             polled=bool(state.polled),
-            taking_in=running,
+            applying=running,
             pending=len(state.paths) if running else 0,
             failing=bool(state.fault),
             notice=state.fault or state.polled,
@@ -270,16 +272,16 @@ class CodexWatchers:
 
     # -- what changed
 
-    def _note(self, name: str, state: _State, paths: frozenset[str] = frozenset()) -> None:
+    def _note(self, name: str, state: _Followed, paths: frozenset[str] = frozenset()) -> None:
         """What changed is found by comparing, not believed; the paths are only counted."""
         if self._states.get(name) is not state:
             return
         state.dirty = True
         state.paths |= paths
         if state.task is None or state.task.done():
-            state.task = asyncio.create_task(self._take_in(name, state), name=f"changes of {name}")
+            state.task = asyncio.create_task(self._apply(name, state), name=f"changes of {name}")
 
-    async def _take_in(self, name: str, state: _State) -> None:
+    async def _apply(self, name: str, state: _Followed) -> None:
         while state.dirty:
             state.dirty = False
             coming, state.paths = state.paths, set(state.paths)
@@ -296,7 +298,7 @@ class CodexWatchers:
                 state.fault = ""
                 log.info("codex %s is followed again", name)
 
-    async def _failed(self, name: str, state: _State, why: str) -> None:
+    async def _failed(self, name: str, state: _Followed, why: str) -> None:
         """A folder that is gone has no watches that could tell of its return: it is looked for, and watched anew."""
         if why != state.fault and self._states.get(name) is state:  # one that was dropped meanwhile is gone for good
             log.warning("changes of codex %s were not taken in: %s", name, why)
@@ -308,7 +310,7 @@ class CodexWatchers:
 
     # -- the watcher
 
-    async def _watched(self, name: str, state: _State) -> None:
+    async def _watched(self, name: str, state: _Followed) -> None:
         """There is a watcher from now on. Raises CodexError, OSError."""
         if state.watcher is not None or state.still:
             return
@@ -320,7 +322,7 @@ class CodexWatchers:
                 await asyncio.wait([making])
                 await asyncio.to_thread(_unwatch, state)
 
-    def _watch(self, name: str, state: _State, loop: asyncio.AbstractEventLoop) -> None:
+    def _watch(self, name: str, state: _Followed, loop: asyncio.AbstractEventLoop) -> None:
         state.polled = ""
         forest = self._library.tree(name)
         if not any(isinstance(tree, DiskTree) for _, tree in forest.trees):
@@ -336,12 +338,12 @@ class CodexWatchers:
         watcher.start()
         state.watcher = watcher
 
-    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, state: _State, batch: ChangeBatch) -> None:
+    def _from_thread(self, loop: asyncio.AbstractEventLoop, name: str, state: _Followed, batch: ChangeBatch) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._note, name, state, batch.paths)
 
 
-def _is_astray(state: _State) -> bool:
+def _is_astray(state: _Followed) -> bool:
     """Whether other folders are watched than the codex is loaded from by now; asked before anything is reported."""
     watcher = state.watcher
     astray = watcher is not None and watcher.is_astray()
@@ -351,13 +353,13 @@ def _is_astray(state: _State) -> bool:
     return astray
 
 
-def _unwatch_astray(state: _State) -> None:
+def _unwatch_astray(state: _Followed) -> None:
     if state.watcher is not None and state.watcher.is_astray():
         state.compared = False
         _unwatch(state)
 
 
-def _unwatch(state: _State) -> None:
+def _unwatch(state: _Followed) -> None:
     watcher, state.watcher = state.watcher, None
     state.astray = False
     if watcher is not None:

@@ -20,23 +20,23 @@ NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
         (Freshness("a", since=NOON), "not watched", f"a: not followed since 2026-11-21 12:00: {NOT_IN}"),
         (Freshness("a", WatchStatus(still=True)), "not watched", ""),
         (
-            Freshness("a", WatchStatus(watched=True, compared=False, taking_in=True, pending=2)),
+            Freshness("a", WatchStatus(watched=True, compared=False, applying=True, pending=2)),
             "being compared with the disk",
             "a: being compared with the disk",
         ),
         (Freshness("a", WatchStatus(watched=True, polled=True, notice=LIMIT)), "polled", ""),
         (
-            Freshness("a", WatchStatus(watched=True, taking_in=True)),
+            Freshness("a", WatchStatus(watched=True, applying=True)),
             "changes are being taken in",
             "a: changes are being taken in",
         ),
         (
-            Freshness("a", WatchStatus(watched=True, taking_in=True, pending=1)),
+            Freshness("a", WatchStatus(watched=True, applying=True, pending=1)),
             "1 changed file is being taken in",
             "a: 1 changed file is being taken in",
         ),
         (
-            Freshness("a", WatchStatus(watched=True, taking_in=True, pending=1500)),
+            Freshness("a", WatchStatus(watched=True, applying=True, pending=1500)),
             "1,500 changed files are being taken in",
             "a: 1,500 changed files are being taken in",
         ),
@@ -82,7 +82,7 @@ def test_one_that_was_never_loaded_to_the_end_says_how_it_goes_on():
     ("state", "behind"),
     [
         (Freshness("a", WATCHED), False),
-        (Freshness("a", WatchStatus(watched=True, taking_in=True)), True),
+        (Freshness("a", WatchStatus(watched=True, applying=True)), True),
         (Freshness("a", WatchStatus(watched=True, compared=False)), True),
         (Freshness("a", WatchStatus(watched=True, compared=False, failing=True)), False),
         (Freshness("a", loading="a is being indexed"), True),

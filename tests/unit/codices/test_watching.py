@@ -48,7 +48,7 @@ class Followed:
     @property
     def is_current(self) -> bool:
         state = self.state
-        return state.watched and state.compared and not state.taking_in and not state.failing
+        return state.watched and state.compared and not state.applying and not state.failing
 
     def told(self) -> list[str]:
         return [one.text for one in self.library.catalog.amendments("code")]
