@@ -44,25 +44,24 @@ class FakeMemory:
     def decode(self, runs: Sequence[Run]) -> None:
         self.rows, row = {}, -1
         for run in runs:
-            for position, token in enumerate(run.tokens, run.start):
-                self._append(run.sequence, position, token)
+            self._append(run)
             row += len(run.tokens)
             if run.output:
                 self.rows[row] = self._seen(run.sequence, run.start + len(run.tokens) - 1)
         if len(self.tokens) > self.cells:
             raise BackendError(f"{len(self.tokens)} cells needed, {self.cells} there")
 
-    def _append(self, sequence: int, position: int, token: int) -> None:
-        held = self.members.setdefault(sequence, {})
-        if not 0 <= sequence < self.sequences:
-            raise BackendError(f"sequence {sequence} of {self.sequences}")
-        if position != len(held) or (held and max(held) != position - 1):
+    def _append(self, run: Run) -> None:
+        held = self.members.setdefault(run.sequence, {})
+        if not 0 <= run.sequence < self.sequences:
+            raise BackendError(f"sequence {run.sequence} of {self.sequences}")
+        if run.start != len(held) or run.start != self.length(run.sequence):
             raise BackendError(
-                f"position {position} of sequence {sequence}, which holds {sorted(held)[:3]}…{len(held)}"
+                f"position {run.start} of sequence {run.sequence}, which holds {sorted(held)[:3]}…{len(held)}"
             )
-        cell = next(self._numbers)
-        self.tokens[cell] = token
-        held[position] = cell
+        for position, (token, cell) in enumerate(zip(run.tokens, self._numbers, strict=False), run.start):
+            self.tokens[cell] = token
+            held[position] = cell
 
     def _seen(self, sequence: int, position: int) -> bytes:
         held = self.members[sequence]
@@ -90,8 +89,11 @@ class FakeMemory:
         held = self.members.get(sequence, {})
         if not self.ranges and start > 0 and len(held) > start:
             raise BackendError(f"sequence {sequence} cannot be cut at {start}")
-        for at in [at for at in held if start <= at and (end < 0 or at < end)]:
+        leaving = [at for at in held if start <= at and (end < 0 or at < end)]
+        for at in leaving:
             del held[at]
+        if not leaving:
+            return
         alive = {cell for cells in self.members.values() for cell in cells.values()}
         self.tokens = {cell: token for cell, token in self.tokens.items() if cell in alive}
 

@@ -92,7 +92,7 @@ def test_a_long_prompt_that_is_computed_takes_a_quarter_of_the_time_of_one_that_
 def test_whoever_comes_meanwhile_a_piece_is_restored_in_every_round_and_all_answers_are_right(
     tmp_path_factory: pytest.TempPathFactory, comes: list[int], price: float, streaming: bool
 ) -> None:
-    made, asked = machine(tmp_path_factory.mktemp("kv"), Prices(restore=price)), {1: ("long", LONG, [5, 6])}
+    made, asked = machine(tmp_path_factory.mktemp("model") / "kv", Prices(restore=price)), {1: ("long", LONG, [5, 6])}
     if streaming:
         made.ask(500, "near", [3], 400)
         seconds_until_answered(made, 500)

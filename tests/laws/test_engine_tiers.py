@@ -232,7 +232,7 @@ def test_dropping_a_codex_deletes_its_checkpoints_and_keeps_what_another_shares(
 )
 def test_whichever_floor_is_dropped_those_that_begin_alike_are_found_whole(tmp_path_factory, orders, kind):
     """Each floor is a beginning of the longer ones; every other one has a conversation."""
-    options = {"cells": 20_000, "sequences": 20, "folder": tmp_path_factory.mktemp("kv")}
+    options = {"cells": 20_000, "sequences": 20, "folder": tmp_path_factory.mktemp("model") / "kv"}
     machine = without_ranges(kind, **options) if kind else Machine(**options)
     kept, leaving = orders
     for ticket, end in enumerate(kept, 1):
@@ -267,7 +267,7 @@ steps = st.lists(
 @given(steps, st.integers(0, 2**32), st.sampled_from([None, *MEMORIES]))
 def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, kind):
     chance = random.Random(seed)
-    folder = tmp_path_factory.mktemp("kv")
+    folder = tmp_path_factory.mktemp("model") / "kv"
     options = {"folder": folder, "cells": chance.choice([2200, 4096])}
     machine = without_ranges(kind, **options) if kind else Machine(**options)
     machine.floor("code", CODE)
@@ -313,7 +313,7 @@ def test_equal_prefixes_have_equal_names_and_owners_have_their_own_right_of_the_
 @example([(1, 1), (1, 13), (1, 1), (1, 13)])  # equal siblings, and what is restored goes on from the second of them
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 30)), min_size=2, max_size=8))
 def test_tails_that_come_and_go_change_no_answer(tmp_path_factory, script):
-    machine = Machine(folder=tmp_path_factory.mktemp("kv"))
+    machine = Machine(folder=tmp_path_factory.mktemp("model") / "kv")
     machine.floor("code", CODE)
     for ticket, (talk, length) in enumerate(script, 1):
         tail = [talk] * length * 20

@@ -3,10 +3,12 @@
 Run as a program it prints docs/chat-templates.md for the templates of llama.cpp's tree: FILE LLAMA_CPP_FOLDER.
 """
 
+import functools
 import sys
 from pathlib import Path
 
 import pytest
+from jinja2 import Template
 
 from formatters.blocks import ORDER, Block, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
 from formatters.registry import builtin, write_prompt
@@ -188,14 +190,16 @@ def test_a_layout_is_computed_once_and_holds_nothing_of_its_sentinels() -> None:
     assert template.layout((U, A)) == ChatTemplate(CHATML).layout((U, A))
 
 
+@functools.cache
 def templates_of(llama_cpp: Path) -> dict[str, ChatTemplate]:
+    """With what they have compiled: a large one takes a tenth of a second."""
     files = sorted((llama_cpp / "models" / "templates").glob("*.jinja"))
     return {file.stem: ChatTemplate(file.read_text(encoding="utf-8"), bos="<s>", eos="</s>") for file in files}
 
 
 def table(llama_cpp: Path) -> str:
     """The table of docs/chat-templates.md."""
-    found = {name: probe(template) for name, template in templates_of(llama_cpp).items()}
+    found = {name: placement_of(template) for name, template in templates_of(llama_cpp).items()}
     ways = ", ".join(f"{sum(one.way is way for one in found.values())} go `{way}`" for way in Way)
     kept = sum(one.keeps_answers for one in found.values())
     head = f"{len(found)} templates: {ways}; {kept} lead to a closed answer as to a running one.\n\n"
@@ -214,6 +218,16 @@ def test_every_template_of_llama_cpp_goes_a_known_way_and_the_document_says_whic
     assert documented == table(llama_sources), f"write it anew: .venv/bin/python {__file__} {llama_sources}"
 
 
+@functools.cache
+def placement_of(template: ChatTemplate) -> Placement:
+    return probe(template)
+
+
+@functools.cache
+def compiled_once(source: str) -> Template:
+    return compiled(source)
+
+
 def reference(template: ChatTemplate, prompt: Prompt, way: Way) -> str:
     """The whole prompt as the template itself would write it, contents and all: the oracle for `joined`."""
 
@@ -225,13 +239,13 @@ def reference(template: ChatTemplate, prompt: Prompt, way: Way) -> str:
     layouts = conversation(prompt.turns, prompt.running, way)
     messages = [{"role": one.role, "content": "".join(map(text_of, one.parts))} for one in layouts]
     tokens = {"bos_token": template.bos, "eos_token": template.eos}
-    return rendered(compiled(PLAIN if way is Way.NONE else template.source), messages, tokens)
+    return rendered(compiled_once(PLAIN if way is Way.NONE else template.source), messages, tokens)
 
 
 def test_cut_and_joined_every_template_gives_what_it_would_have_written_itself(llama_sources: Path) -> None:
     registry = builtin()
     for name, template in templates_of(llama_sources).items():
-        way = probe(template).way
+        way = placement_of(template).way
         for sample in samples():
             prompt = write_prompt(sample, registry)
             layout = template.layout(prompt.turns, running=prompt.running, way=way)
@@ -242,7 +256,7 @@ def test_cut_and_joined_every_template_gives_what_it_would_have_written_itself(l
 
 def test_a_closed_turn_stays_as_it_is_under_every_template(llama_sources: Path) -> None:
     for name, template in templates_of(llama_sources).items():
-        way = probe(template).way
+        way = placement_of(template).way
         layouts = [template.layout((U, A) * turns, way=way) for turns in (1, 2, 3)]
         heads = {layout[: layout.index(Slot(BlockKind.STATE, 1)) + 1] for layout in layouts}
         assert len(heads) == 1, name

@@ -8,6 +8,8 @@ from codex.documents import Document
 from codex.outline.languages import LANGUAGES, language_of, query_of
 from codex.outline.symbols import outline, without_class_macros
 
+NOISE_S = 0.5
+
 
 def of(path: str, text: str) -> list[tuple[str, str, int, int]]:
     found = outline(Document(path, text, "", len(text)))
@@ -199,17 +201,18 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 )
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh", "a.swift", "a.ex", "a.hs"])
 def test_four_times_the_hostile_text_takes_no_more_than_about_four_times_as_long(path: str, text: str) -> None:
-    assert seconds(path, text) < 10 * seconds(path, text[: len(text) // 4]) + 0.5
+    """The quicker of two counts, not what the heap does then. What takes less than the noise needs no comparison."""
+    taken = seconds(path, text)
+    if taken >= NOISE_S:
+        quarter = min(seconds(path, text[: len(text) // 4]) for _ in range(2))
+        assert min(taken, seconds(path, text)) < 10 * quarter + NOISE_S
 
 
 def seconds(path: str, text: str) -> float:
-    """Of this thread alone, the quicker of two: neither other work on the machine nor what the heap does then counts."""
-    taken = []
-    for _ in range(2):
-        before = time.thread_time()
-        outline(Document(path, text, "", len(text)))
-        taken.append(time.thread_time() - before)
-    return min(taken)
+    """Of this thread alone: other work on the machine does not count."""
+    before = time.thread_time()
+    outline(Document(path, text, "", len(text)))
+    return time.thread_time() - before
 
 
 @pytest.mark.parametrize(

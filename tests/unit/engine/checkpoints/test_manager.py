@@ -82,7 +82,9 @@ def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
     script: list[tuple[str, int, int, bool]],
 ) -> None:
     """Also after it was split, and where two floors part."""
-    machine = Machine(cells=20_000, window=20_000, sequences=40, batch=512, folder=tmp_path_factory.mktemp("kv"))
+    machine = Machine(
+        cells=20_000, window=20_000, sequences=40, batch=512, folder=tmp_path_factory.mktemp("model") / "kv"
+    )
     for name, end in (("short", 512), ("long", 900)):
         machine.loop.handle(PutFloor(name, ids_to_bytes(CODE[:end]), "both"))
     for ticket, (floor, talk, length, looked) in enumerate(script, 1):
