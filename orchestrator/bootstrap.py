@@ -1,6 +1,5 @@
 """Names and wires every part, once. The only place that knows them all."""
 
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -159,21 +158,11 @@ def residents_of(
     model_ready: AwaitedModel,
     floors: Floors,
 ) -> ResidentCodices:
-    coverage, forced = settings.for_coverage(), settings.strategy.tier
-    builder = CodexBuilder(
-        storage.library,
-        model_ready.now,
-        coverage,
-        time.monotonic,
-        storage.outlines,
-        storage.states,
-        storage.indexer.chunks,
-    )
-    forced_coverage = None if forced == "auto" else coverage_named(forced)
-    pressure = host.governor.pressure
-    return ResidentCodices(
-        storage.library, builder, identities, host.machine, floors, storage.states, forced_coverage, pressure
-    )
+    library, states, forced = storage.library, storage.states, settings.strategy.tier
+    outlines, chunks = storage.outlines, storage.indexer.chunks
+    builder = CodexBuilder(library, model_ready.now, settings.for_coverage(), outlines, states, chunks)
+    coverage, dwell = None if forced == "auto" else coverage_named(forced), host.governor.pressure
+    return ResidentCodices(library, builder, identities, host.machine, floors, states, coverage, dwell)
 
 
 def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:

@@ -86,6 +86,34 @@ class AwaitedModel:
 
 
 @dataclass
+class WakeProgress:
+    """How many codices of all have been built since the start. The start alone writes it, and ends it once, also where
+    there is no model."""
+
+    done: int = 0
+    total: int = 0
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def at(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def end(self) -> None:
+        self._ended.set()
+        self.at(self.done, self.total)
+
+    async def follow(self, report: Callable[[int, int], None]) -> None:
+        """Reports how far it is, now and whenever that changes, until its end."""
+        while True:
+            report(self.done, self.total)
+            if self._ended.is_set():
+                return
+            await self._moved.wait()
+
+
+@dataclass
 class Program:
     """One model with all that was loaded: implements `service.Service`, starts and stops.
 
@@ -114,7 +142,7 @@ class Program:
     make_chat_model: Callable[[], ChatModel]
     import_agent: Callable[[], object]
     closing: Sequence[Callable[[], None]] = ()
-    waking: "WakeProgress" = field(default_factory=lambda: WakeProgress())
+    waking: WakeProgress = field(default_factory=WakeProgress)
     silenced: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
@@ -320,31 +348,3 @@ class Program:
             return False, str(error)
         # What is known of the model outlives a child; an answer needs one that runs.
         return self.client.state is ChildState.READY, self.client.reason
-
-
-@dataclass
-class WakeProgress:
-    """How many codices of all have been built since the start. The start alone writes it, and ends it once, also where
-    there is no model."""
-
-    done: int = 0
-    total: int = 0
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
-    _moved: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def at(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
-
-    def end(self) -> None:
-        self._ended.set()
-        self.at(self.done, self.total)
-
-    async def follow(self, report: Callable[[int, int], None]) -> None:
-        """Reports how far it is, now and whenever that changes, until its end."""
-        while True:
-            report(self.done, self.total)
-            if self._ended.is_set():
-                return
-            await self._moved.wait()

@@ -9,6 +9,7 @@ restart an unchanged codex is built from what is remembered. Changes on disk are
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,13 +113,12 @@ class _BuildSource:
 
 @dataclass(frozen=True)
 class CodexBuilder:
-    """Builds codex states. `model` gives the loaded chat model and raises NotReady before; `clock` gives seconds for rates,
-    `chunks` how much of a codex the archive holds."""
+    """Builds codex states. `model` gives the loaded chat model and raises NotReady before, `chunks` how much of a codex the
+    archive holds."""
 
     library: Library
     model: Callable[[], ChatModel]
     settings: CoverageSettings
-    clock: Callable[[], float]
     remembered: SqliteBytesCache
     store: CodexStateStore
     chunks: Callable[[str], int]
@@ -180,9 +180,8 @@ class CodexBuilder:
             return len(text) // CHARACTERS
 
     async def floor(self, codex: CodexView, identity: IdentityView) -> Floor:
-        """What the prompts of all questions about it begin with, taken from a question that nobody asked."""
-        turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
-        return (await self.model().composer.compose(turn)).assembled.floor
+        """What the prompts of all questions about it begin with."""
+        return (await self.model().composer.compose(nobodys_turn(codex, identity))).assembled.floor
 
     async def amended(self, state: CodexState, log: tuple[Entry, ...]) -> CodexState:
         """The same with this log behind its pieces."""
@@ -228,13 +227,13 @@ class CodexBuilder:
 
     async def _count(self, view: CodexView, identity: IdentityView, report: OnProgress) -> int:
         """Tokens of the Codex block as it will be written; its ids are at hand afterwards."""
-        turn = TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=view, query="?")
-        texts = [item.text for item in self.model().composer.write(turn)[BlockKind.CODEX].items]
-        began, total = self.clock(), 0
+        prompt = self.model().composer.write(nobodys_turn(view, identity))
+        texts = [item.text for item in prompt[BlockKind.CODEX].items]
+        began, total = time.monotonic(), 0
         report(progress_at("count", 0, len(texts), 0.0))
         for first in range(0, len(texts), COUNT_PAGE):
             total += sum(await self.model().counts(texts[first : first + COUNT_PAGE]))
-            report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), self.clock() - began))
+            report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), time.monotonic() - began))
         return total
 
     # -- below
@@ -282,6 +281,11 @@ class CodexBuilder:
             return churn_of(self.library.histories(name))
         except SourceError:
             return {}
+
+
+def nobodys_turn(codex: CodexView, identity: IdentityView) -> TurnContext:
+    """A question that nobody asked: its prompt begins as those of all questions about the codex."""
+    return TurnContext(identity=identity, sigil=SigilView(name="owner", uid=0), codex=codex, query="?")
 
 
 def decided(
