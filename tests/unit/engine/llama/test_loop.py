@@ -73,9 +73,9 @@ class Engine:
             self.loop.pools.close(name)
 
 
-@pytest.fixture(params=["recurrent", "hybrid", "sliding"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path):
-    path = getattr(odd_models, request.param)(tmp_path / "model.gguf")
+@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding"])
+def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    path = getattr(odd_models, request.param)(tmp_path_factory.mktemp("odd") / "model.gguf")
     loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0))
     yield loaded
     loaded.close()
