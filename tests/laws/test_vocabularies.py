@@ -67,6 +67,7 @@ def describe(name: str, model: Any) -> Loaded:
     defined = {n for n in table.of(TokenKind.USER_DEFINED) if table.texts[n] in texts}
     with pytest.MonkeyPatch.context() as patch:  # a quarter of a million tokens need not be read twice
         patch.setattr("orchestrator.engine.vocab.vocabulary.read_table", {model: table}.__getitem__)
+        patch.setattr("orchestrator.engine.vocab.vocabulary.reserved_texts", {table: reserved}.__getitem__)
         vocabulary = Vocabulary(model)
     return Loaded(
         name,
