@@ -9,7 +9,7 @@ from support.ingesting import in_a_process
 
 from codex.catalog.catalog import Catalog
 from codex.ingest import Ingest
-from codex.progress import Cancelled, Step, insist, never, unseen
+from codex.progress import Cancelled, Step, insist, never, uncounted
 from codex.settings import LibrarySettings
 from codex.trees.ignore import SkipReason
 from codex.trees.port import CandidateFile, FileBytes, Scan, TreeState
@@ -21,7 +21,7 @@ class Moody:
     def __init__(self, moods: dict[str, Callable[[], bytes]]) -> None:
         self.moods = moods
 
-    def scan(self, cancelled: Cancelled = never, found: Step = unseen) -> Scan:
+    def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         insist(cancelled)
         return Scan(tuple(CandidateFile(path, path, 10, "s") for path in sorted(self.moods)))
 
