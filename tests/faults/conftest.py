@@ -1,9 +1,13 @@
-"""Faults of the engine's real child, on demand."""
+"""Faults of the engine's real child, on demand, and what one that was stopped left on disk."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.real_engine import ask, engine, load
+
+from orchestrator.engine.messages import Completion
 
 FAULTY = Path(__file__).resolve().parents[1] / "support" / "faulty_child"
 
@@ -16,3 +20,19 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     monkeypatch.setenv("FAULT_FILE", str(file))
     monkeypatch.setenv("CHILD_PATIENCE", "1")
     return lambda word: (file.write_text(word), None)[1]
+
+
+@pytest.fixture(scope="session")
+async def first_answer(quoter_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Completion]:
+    """The cache folder of an engine that was asked about vault 10 and stopped, and the end of its answer."""
+    cache = tmp_path_factory.mktemp("first") / "cache"
+    async with engine(quoter_model, cache) as client:
+        await load(client)
+        _, end = await ask(client, 10)
+    return cache, end
+
+
+@pytest.fixture
+def cache(first_answer: tuple[Path, Completion], tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(first_answer[0], tmp_path / "cache")

@@ -65,13 +65,10 @@ def foreign(files: list[Path]) -> None:
 
 @pytest.mark.parametrize("spoil", [emptied, halved, flipped, exchanged, of_another_version, foreign])
 async def test_a_checkpoint_that_is_not_what_it_should_be_is_a_miss_and_logged_and_the_answer_is_right(
-    quoter_model: Path, tmp_path: Path, spoil: Callable[[list[Path]], None], capfd: pytest.CaptureFixture[str]
+    quoter_model: Path, cache: Path, spoil: Callable[[list[Path]], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with engine(quoter_model, tmp_path) as client:
-        await load(client)
-        await ask(client, 10)
-    spoil(states(tmp_path))
-    async with engine(quoter_model, tmp_path) as client:
+    spoil(states(cache))
+    async with engine(quoter_model, cache) as client:
         await load(client)
         text, end = await ask(client, 11)
         assert (text, end.outcome, end.cached, client.restarts) == (code(11), Outcome.DONE, 0, 0)

@@ -41,13 +41,10 @@ async def test_a_killed_child_leaves_what_its_steps_cost_and_the_next_one_takes_
     assert kept(tmp_path) == [path]
 
 
-async def test_damaged_costs_are_learned_anew_and_the_answer_is_right(quoter_model: Path, tmp_path: Path) -> None:
-    async with engine(quoter_model, tmp_path) as client:
-        await load(client)
-        await ask(client, 10)
-    (path,) = kept(tmp_path)
+async def test_damaged_costs_are_learned_anew_and_the_answer_is_right(quoter_model: Path, cache: Path) -> None:
+    (path,) = kept(cache)
     path.write_bytes(path.read_bytes()[:-9] + b"1e308]]}\n")
-    async with engine(quoter_model, tmp_path) as client:
+    async with engine(quoter_model, cache) as client:
         await load(client)
         text, _ = await ask(client, 11)
         assert (text, client.restarts) == (code(11), 0)

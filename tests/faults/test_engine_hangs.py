@@ -29,8 +29,8 @@ async def test_a_step_that_hangs_ends_the_child_from_inside_and_its_question_is_
         await ask(client, 15)  # the first step is not watched
         first = client.pid or 0
         fault("hang")
-        text, end = await ask(client, 44)
-        assert (text, end.outcome, client.restarts) == (code(44), Outcome.DONE, 1)
+        text, end = await ask(client, 34)
+        assert (text, end.outcome, client.restarts) == (code(34), Outcome.DONE, 1)
         assert not psutil.pid_exists(first)
     assert "exit status 86" in caplog.text
 
@@ -46,12 +46,9 @@ async def test_the_first_step_may_take_any_time_although_messages_and_rounds_cam
 
 
 async def test_a_restore_that_hangs_ends_the_child_and_its_question_is_answered_by_the_next(
-    quoter_model: Path, fault: Callable[[str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    quoter_model: Path, fault: Callable[[str], None], cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with engine(quoter_model, tmp_path / "cache") as client:
-        await load(client)
-        await ask(client, 17)
-    async with engine(quoter_model, tmp_path / "cache") as client:
+    async with engine(quoter_model, cache) as client:
         await load(client)
         fault("restore hang")
         text, end = await ask(client, 18)

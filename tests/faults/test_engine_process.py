@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import signal
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,17 @@ from support.real_engine import ask, code, collected, engine, load, next_child, 
 
 from orchestrator.engine.checkpoints.file import read_header, read_state
 from orchestrator.engine.client import client as client_module
-from orchestrator.engine.messages import Admitted, InferenceJob, Outcome, PrefillProgress, Reason, Urgency, ids_to_bytes
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.messages import (
+    Admitted,
+    Completion,
+    InferenceJob,
+    Outcome,
+    PrefillProgress,
+    Reason,
+    Urgency,
+    ids_to_bytes,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +52,14 @@ def damage(paths: list[Path]) -> None:
         path.write_bytes(data[: len(data) - number % 2])
 
 
+@pytest.fixture(scope="module")
+async def unharmed(quoter_model: Path) -> AsyncIterator[EngineClient]:
+    """A client whose child no test ends."""
+    async with engine(quoter_model) as client:
+        await load(client)
+        yield client
+
+
 # ---- the process -----------------------------------------------------------------------------------------------------
 
 
@@ -53,7 +72,7 @@ async def test_the_child_imports_nothing_from_the_folder_it_is_started_in(
     monkeypatch.chdir(tmp_path)
     async with engine(quoter_model) as client:
         await load(client)
-        assert (await ask(client, 77))[0] == code(77)
+        assert (await ask(client, 37))[0] == code(37)
     assert not (tmp_path / "ran").exists()
 
 
@@ -64,13 +83,13 @@ async def test_a_child_that_ends_in_the_middle_of_a_prefill_is_replaced_and_the_
     async with engine(quoter_model) as client:
         await load(client)
         first, told = client.pid, list[Any]()
-        async with aclosing(client.run(await question(client, 77))) as stream:
+        async with aclosing(client.run(await question(client, 37))) as stream:
             async for message in stream:
                 told.append(message)
                 if isinstance(message, PrefillProgress) and client.pid == first and message.done < message.total:
                     os.kill(first, how)
         assert told[-1].outcome is Outcome.DONE
-        assert said(told) == code(77)
+        assert said(told) == code(37)
         assert client.restarts == 1
         assert len([message for message in told if isinstance(message, Admitted)]) == 2
 
@@ -78,13 +97,13 @@ async def test_a_child_that_ends_in_the_middle_of_a_prefill_is_replaced_and_the_
 async def test_questions_that_waited_are_answered_by_the_next_child(quoter_model: Path) -> None:
     async with engine(quoter_model) as client:
         await load(client)
-        streams = [client.run(await question(client, vault)) for vault in (33, 50, 98)]
+        streams = [client.run(await question(client, vault)) for vault in (33, 35, 39)]
         os.kill(client.pid or 0, signal.SIGSTOP)  # so that none of them has said anything
         answers = [asyncio.ensure_future(collected(stream)) for stream in streams]
         await asyncio.sleep(0)
         os.kill(client.pid or 0, signal.SIGKILL)
         texts = [said(await answer) for answer in answers]
-        assert texts == [code(33), code(50), code(98)]
+        assert texts == [code(33), code(35), code(39)]
 
 
 async def test_a_child_that_hangs_is_ended_by_the_heartbeat_and_its_question_is_answered(
@@ -104,24 +123,20 @@ async def test_a_child_that_hangs_is_ended_by_the_heartbeat_and_its_question_is_
         assert not psutil.pid_exists(first)
 
 
-async def test_a_hostile_schema_is_refused_and_the_child_lives(quoter_model: Path) -> None:
-    async with engine(quoter_model) as client:
-        await load(client)
-        _, first = await ask(client, 15)
-        for schema in ('{"const": "' + "(" * 50_000 + '"', '{"type": "string", "pattern": "^a{999999999}$"}', "[]"):
-            _, end = await ask(client, 15, schema=schema)
-            assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA)
-        assert (client.restarts, first.outcome) == (0, Outcome.DONE)
+async def test_a_hostile_schema_is_refused_and_the_child_lives(unharmed: EngineClient) -> None:
+    _, first = await ask(unharmed, 15)
+    for schema in ('{"const": "' + "(" * 50_000 + '"', '{"type": "string", "pattern": "^a{999999999}$"}', "[]"):
+        _, end = await ask(unharmed, 15, schema=schema)
+        assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA)
+    assert (unharmed.restarts, first.outcome) == (0, Outcome.DONE)
 
 
-async def test_every_setting_of_the_sampler_is_taken_by_the_real_child(quoter_model: Path) -> None:
+async def test_every_setting_of_the_sampler_is_taken_by_the_real_child(unharmed: EngineClient) -> None:
     every = {"temperature": 0.2, "seed": 3, "repeat_penalty": 1.01, "min_p": 0.05, "top_p": 0.9, "logprobs": 3}
-    async with engine(quoter_model) as client:
-        await load(client)
-        text, end = await ask(client, 18, **every)
-        assert (text, end.outcome) == (code(18), Outcome.DONE)
-        _, end = await ask(client, 18, schema='{"type": "array", "items": {"type": "boolean"}, "maxItems": 2}')
-        assert (end.outcome, client.restarts) == (Outcome.DONE, 0)
+    text, end = await ask(unharmed, 18, **every)
+    assert (text, end.outcome) == (code(18), Outcome.DONE)
+    _, end = await ask(unharmed, 18, schema='{"type": "array", "items": {"type": "boolean"}, "maxItems": 2}')
+    assert (end.outcome, unharmed.restarts) == (Outcome.DONE, 0)
 
 
 # ---- its checkpoints -------------------------------------------------------------------------------------------------
@@ -131,49 +146,42 @@ async def test_a_child_killed_while_it_writes_leaves_no_file_that_is_believed_an
     quoter_model: Path, tmp_path: Path
 ) -> None:
     for wanted in (0, 1, 3):
-        async with engine(quoter_model, tmp_path) as client:
+        cache = tmp_path / str(wanted)
+        async with engine(quoter_model, cache) as client:
             await load(client)
             async with aclosing(client.run(await question(client, 10 + wanted))) as stream:
                 async for _ in stream:
-                    if len(states(tmp_path)) >= wanted:
+                    if len(states(cache)) >= wanted:
                         break
             os.kill(client.pid or 0, signal.SIGKILL)
             await next_child(client)
-            assert (await ask(client, 40))[0] == code(40)
+            assert (await ask(client, 34))[0] == code(34)
     for path in states(tmp_path):
         read_state(path, read_header(path))
 
 
 async def test_a_stopped_engine_has_written_its_floor_and_the_next_one_restores_it(
-    quoter_model: Path, tmp_path: Path
+    quoter_model: Path, first_answer: tuple[Path, Completion], cache: Path
 ) -> None:
-    async with engine(quoter_model, tmp_path) as client:
-        await load(client)
-        _, cold = await ask(client, 10)
-    async with engine(quoter_model, tmp_path) as client:
+    _, cold = first_answer
+    async with engine(quoter_model, cache) as client:
         await load(client)
         text, warm = await ask(client, 11)
         assert text == code(11)
         assert warm.computed < cold.computed / 20
 
 
-async def test_damaged_checkpoints_are_misses_and_the_answer_is_right(quoter_model: Path, tmp_path: Path) -> None:
-    async with engine(quoter_model, tmp_path) as client:
-        await load(client)
-        await ask(client, 10)
-    damage(states(tmp_path))
-    async with engine(quoter_model, tmp_path) as client:
+async def test_damaged_checkpoints_are_misses_and_the_answer_is_right(quoter_model: Path, cache: Path) -> None:
+    damage(states(cache))
+    async with engine(quoter_model, cache) as client:
         await load(client)
         text, end = await ask(client, 11)
         assert (text, end.outcome, end.cached, client.restarts) == (code(11), Outcome.DONE, 0, 0)
 
 
 async def test_another_kv_type_or_attention_or_model_finds_nothing_and_computes(
-    quoter_model: Path, tmp_path: Path
+    quoter_model: Path, cache: Path, tmp_path: Path
 ) -> None:
-    async with engine(quoter_model, tmp_path) as client:
-        await load(client)
-        await ask(client, 10)
     copy = tmp_path / "other.gguf"
     flip_last_byte(quoter_model, copy)
     others: list[tuple[Path, dict[str, Any]]] = [
@@ -182,7 +190,7 @@ async def test_another_kv_type_or_attention_or_model_finds_nothing_and_computes(
         (copy, {}),
     ]
     for model, settings in others:
-        async with engine(model, tmp_path, **settings) as client:
+        async with engine(model, cache, **settings) as client:
             await load(client)
             text, end = await ask(client, 11)
             assert (text, end.cached, client.restarts) == (code(11), 0, 0)

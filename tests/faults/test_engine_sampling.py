@@ -1,6 +1,7 @@
 """Sampling through the real child: where texts end, whole characters, seeds, and schemas of whoever means harm."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -31,55 +32,54 @@ def tokens_of(messages: list[Any]) -> list[Chosen]:
     return [one for message in messages if isinstance(message, AnswerDelta) for one in message.chosen]
 
 
+@pytest.fixture(scope="module")
+async def client(quoter_model: Path) -> AsyncIterator[EngineClient]:
+    """On the quoting model, with the floors `codex` and `owls`."""
+    async with engine(quoter_model) as client:
+        await load(client)
+        await put(client, "owls", OWLS * 3)
+        yield client
+
+
 # ---- where a text ends -----------------------------------------------------------------------------------------------
 
 
 async def test_a_stop_string_that_begins_in_one_token_and_ends_in_another_is_found_wherever_it_lies(
-    quoter_model: Path,
+    client: EngineClient,
 ) -> None:
-    async with engine(quoter_model) as client:
-        await load(client)
-        whole = code(33)
-        cuts = [
-            (start, end) for start in range(1, len(whole) - 1) for end in range(start + 1, min(start + 5, len(whole)))
-        ]
-        for start, end in cuts:
-            stop = whole[start:end]
-            messages = await collected(client.run(await question(client, 33, stop=(stop, "never"))))
-            assert said(messages) == whole[: whole.index(stop)], f"stop {stop!r}"
-            assert (messages[-1].outcome, messages[-1].reason) == (Outcome.DONE, Reason.STOP)
+    whole = code(33)
+    cuts = [(start, end) for start in range(1, len(whole) - 1) for end in range(start + 1, min(start + 5, len(whole)))]
+    for start, end in cuts:
+        stop = whole[start:end]
+        messages = await collected(client.run(await question(client, 33, stop=(stop, "never"))))
+        assert said(messages) == whole[: whole.index(stop)], f"stop {stop!r}"
+        assert (messages[-1].outcome, messages[-1].reason) == (Outcome.DONE, Reason.STOP)
 
 
 async def test_a_stop_string_across_tokens_takes_the_log_probabilities_of_its_tokens_with_it(
-    quoter_model: Path,
+    client: EngineClient,
 ) -> None:
-    async with engine(quoter_model) as client:
-        await load(client)
-        messages = await collected(client.run(await question(client, 33, logprobs=0)))
-        first, second = [one.token.text.decode() for one in tokens_of(messages)][:2]
-        stop = first[-1] + second[0]
-        messages = await collected(client.run(await question(client, 33, stop=(stop,), logprobs=0)))
-        assert said(messages) == first[:-1]
-        assert len(tokens_of(messages)) == (1 if first[:-1] else 0)
+    messages = await collected(client.run(await question(client, 33, logprobs=0)))
+    first, second = [one.token.text.decode() for one in tokens_of(messages)][:2]
+    stop = first[-1] + second[0]
+    messages = await collected(client.run(await question(client, 33, stop=(stop,), logprobs=0)))
+    assert said(messages) == first[:-1]
+    assert len(tokens_of(messages)) == (1 if first[:-1] else 0)
 
 
-async def test_characters_that_are_cut_over_tokens_leave_whole(quoter_model: Path) -> None:
-    async with engine(quoter_model) as client:
-        await put(client, "owls", OWLS * 3)
-        messages = await answer(client, "owls", "The password of the owl is", logprobs=1)
-        assert said(messages).strip() == "Grüße🦉näch🐘ß."
-        pieces = [one.token.text for one in tokens_of(messages)]
-        assert any(broken(piece) for piece in pieces), "no character was cut over tokens: this shows nothing"
-        assert b"".join(pieces).decode() == said(messages)
-        assert all("\ufffd" not in message.text for message in messages if isinstance(message, AnswerDelta))
+async def test_characters_that_are_cut_over_tokens_leave_whole(client: EngineClient) -> None:
+    messages = await answer(client, "owls", "The password of the owl is", logprobs=1)
+    assert said(messages).strip() == "Grüße🦉näch🐘ß."
+    pieces = [one.token.text for one in tokens_of(messages)]
+    assert any(broken(piece) for piece in pieces), "no character was cut over tokens: this shows nothing"
+    assert b"".join(pieces).decode() == said(messages)
+    assert all("\ufffd" not in message.text for message in messages if isinstance(message, AnswerDelta))
 
 
-async def test_an_answer_that_ends_within_a_character_says_so_once(quoter_model: Path) -> None:
-    async with engine(quoter_model) as client:
-        await put(client, "owls", OWLS * 3)
-        texts = [said(await answer(client, "owls", "The password of the owl is", most)) for most in range(1, 14)]
-        assert all(text.rstrip("\ufffd") in OWLS for text in texts)
-        assert any(text.endswith("\ufffd") for text in texts)
+async def test_an_answer_that_ends_within_a_character_says_so_once(client: EngineClient) -> None:
+    texts = [said(await answer(client, "owls", "The password of the owl is", most)) for most in range(1, 14)]
+    assert all(text.rstrip("\ufffd") in OWLS for text in texts)
+    assert any(text.endswith("\ufffd") for text in texts)
 
 
 def broken(piece: bytes) -> bool:
@@ -143,32 +143,28 @@ HARMLESS_OR_REFUSED = [
 ]
 
 
-async def test_schemas_that_mean_harm_are_refused_or_obeyed_and_the_child_answers_on(quoter_model: Path) -> None:
-    async with engine(quoter_model) as client:
-        await load(client)
-        for schema in REFUSED:
-            _, end = await ask(client, 15, schema=schema)
-            assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA), schema[:80]
-        for schema in HARMLESS_OR_REFUSED:
-            _, end = await ask(client, 15, schema=schema)
-            assert end.outcome is Outcome.DONE or end.reason is Reason.SCHEMA, schema[:80]
-        assert (await ask(client, 16))[0] == code(16)
-        assert client.restarts == 0
+async def test_schemas_that_mean_harm_are_refused_or_obeyed_and_the_child_answers_on(client: EngineClient) -> None:
+    for schema in REFUSED:
+        _, end = await ask(client, 15, schema=schema)
+        assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA), schema[:80]
+    for schema in HARMLESS_OR_REFUSED:
+        _, end = await ask(client, 15, schema=schema)
+        assert end.outcome is Outcome.DONE or end.reason is Reason.SCHEMA, schema[:80]
+    assert (await ask(client, 16))[0] == code(16)
+    assert client.restarts == 0
 
 
-async def test_an_answer_obeys_its_schema_to_the_letter(quoter_model: Path) -> None:
+async def test_an_answer_obeys_its_schema_to_the_letter(client: EngineClient) -> None:
     schema = {
         "type": "object",
         "properties": {"code": {"type": "string", "pattern": "^[0-9]{7}$"}, "sure": {"enum": ["yes", "no"]}},
         "required": ["code", "sure"],
         "additionalProperties": False,
     }
-    async with engine(quoter_model) as client:
-        await load(client)
-        messages = await answer(client, "codex", "The access code is", 80, schema=json.dumps(schema))
-        said_json = json.loads(said(messages))
-        assert set(said_json) == {"code", "sure"}
-        assert len(said_json["code"]) == 7
-        assert said_json["code"].isdigit()
-        assert said_json["sure"] in ("yes", "no")
-        assert messages[-1].reason is Reason.STOP
+    messages = await answer(client, "codex", "The access code is", 80, schema=json.dumps(schema))
+    said_json = json.loads(said(messages))
+    assert set(said_json) == {"code", "sure"}
+    assert len(said_json["code"]) == 7
+    assert said_json["code"].isdigit()
+    assert said_json["sure"] in ("yes", "no")
+    assert messages[-1].reason is Reason.STOP

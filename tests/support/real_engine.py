@@ -15,7 +15,7 @@ from orchestrator.engine.model import EngineSpec
 GIB = 1 << 30
 
 
-TEXT = "".join(f"{line(vault)}{code(vault)}\n" for vault in range(10, 100))
+TEXT = "".join(f"{line(vault)}{code(vault)}\n" for vault in range(10, 40))
 
 
 @asynccontextmanager
