@@ -5,6 +5,7 @@ Run as a program it prints docs/chat-templates.md for the templates of llama.cpp
 
 import functools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,18 @@ def test_a_layout_is_computed_once_and_holds_nothing_of_its_sentinels() -> None:
 
 
 @functools.cache
+def compiled_once(source: str) -> Template:
+    return compiled(source)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def templates_and_their_oracle_compile_a_source_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("formatters.template.compiled", compiled_once)
+        yield
+
+
+@functools.cache
 def templates_of(llama_cpp: Path) -> dict[str, ChatTemplate]:
     """With what they have compiled: a large one takes a tenth of a second."""
     files = sorted((llama_cpp / "models" / "templates").glob("*.jinja"))
@@ -221,11 +234,6 @@ def test_every_template_of_llama_cpp_goes_a_known_way_and_the_document_says_whic
 @functools.cache
 def placement_of(template: ChatTemplate) -> Placement:
     return probe(template)
-
-
-@functools.cache
-def compiled_once(source: str) -> Template:
-    return compiled(source)
 
 
 def reference(template: ChatTemplate, prompt: Prompt, way: Way) -> str:
