@@ -31,7 +31,7 @@ class Reader:
         self.vocabulary = Vocabulary(self.model)
         self._vocab: Any = lib.llama_model_get_vocab(self.model)
         settings = lib.llama_context_default_params()
-        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = cells, CHUNK, CHUNK, 4
+        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = cells, CHUNK, CHUNK, len(NAMES) + 1
         settings.kv_unified, settings.flash_attn_type = True, 1
         settings.n_threads = settings.n_threads_batch = 1  # two wait for each other beside other busy processes
         self._context: Any = lib.llama_init_from_model(self.model, settings)
@@ -43,35 +43,48 @@ class Reader:
         lib.llama_free(self._context)
         lib.llama_model_free(self.model)
 
-    def read(self, ids: "list[int]", start: int = 0, sequence: int = 0) -> "np.ndarray[Any, Any]":
-        for at in range(0, len(ids), CHUNK):
-            part = ids[at : at + CHUNK]
-            self._batch.n_tokens = len(part)
-            for row, token in enumerate(part):
-                self._batch.token[row], self._batch.pos[row] = token, start + at + row
-                self._batch.n_seq_id[row], self._batch.seq_id[row][0] = 1, sequence
-                self._batch.logits[row] = at + row == len(ids) - 1
-            assert lib.llama_decode(self._context, self._batch) == 0
-        logits = lib.llama_get_logits_ith(self._context, -1)
-        return np.ctypeslib.as_array(ctypes.cast(logits, ctypes.POINTER(ctypes.c_float)), (4096,)).copy()
+    def decode(self, rows: "list[tuple[int, int, int]]", wanted: "set[int]") -> None:
+        """Rows are token, position, sequence; `wanted`: those whose logits are asked for."""
+        assert len(rows) <= CHUNK
+        self._batch.n_tokens = len(rows)
+        for row, (token, position, sequence) in enumerate(rows):
+            self._batch.token[row], self._batch.pos[row] = token, position
+            self._batch.n_seq_id[row], self._batch.seq_id[row][0] = 1, sequence
+            self._batch.logits[row] = row in wanted
+        assert lib.llama_decode(self._context, self._batch) == 0
+
+    def likeliest(self, row: int) -> int:
+        logits = lib.llama_get_logits_ith(self._context, row)
+        return int(np.ctypeslib.as_array(ctypes.cast(logits, ctypes.POINTER(ctypes.c_float)), (4096,)).argmax())
 
     def begin(self, floor: "list[int]", start: int = 0) -> None:
         lib.llama_memory_clear(self._memory, False)
-        self.read(floor, start)
+        rows = [(token, start + at, 0) for at, token in enumerate(floor)]
+        for at in range(0, len(rows), CHUNK):
+            self.decode(rows[at : at + CHUNK], set())
 
-    def ask(self, floor: "list[int]", question: str, most: int = 32, start: int = 0) -> tuple[str, bool]:
-        """The answer, and whether the model ended it."""
-        lib.llama_memory_seq_rm(self._memory, 1, -1, -1)
-        lib.llama_memory_seq_cp(self._memory, 0, 1, -1, -1)
-        position, ids, out = start + len(floor), list(self.vocabulary.content(question)), list[int]()
-        while len(out) < most:
-            token = int(self.read(ids, position, 1).argmax())
-            position += len(ids)
-            if lib.llama_vocab_is_eog(self._vocab, token):
-                return self.vocabulary.text(out).decode(), True
-            out.append(token)
-            ids = [token]
-        return self.vocabulary.text(out).decode(), False
+    def ask(
+        self, floor: "list[int]", questions: "list[str]", most: int = 32, start: int = 0
+    ) -> "list[tuple[str, bool]]":
+        """The answers, and whether the model ended each. All at once: alone, each token reads all weights."""
+        given = [list[int]() for _ in questions]
+        ended, at = [False] * len(given), [start + len(floor)] * len(given)
+        unread = {number: list(self.vocabulary.content(question)) for number, question in enumerate(questions)}
+        for number in unread:
+            lib.llama_memory_seq_rm(self._memory, number + 1, -1, -1)
+            lib.llama_memory_seq_cp(self._memory, 0, number + 1, -1, -1)
+        while unread:
+            rows, last = list[tuple[int, int, int]](), dict[int, int]()
+            for number, ids in unread.items():
+                rows += [(token, at[number] + place, number + 1) for place, token in enumerate(ids)]
+                at[number], last[number] = at[number] + len(ids), len(rows) - 1
+            self.decode(rows, set(last.values()))
+            said = {number: self.likeliest(row) for number, row in last.items()}
+            for number, token in said.items():
+                ended[number] = lib.llama_vocab_is_eog(self._vocab, token)
+                given[number] += [] if ended[number] else [token]
+            unread = {n: [token] for n, token in said.items() if not ended[n] and len(given[n]) < most}
+        return [(self.vocabulary.text(ids).decode(), end) for ids, end in zip(given, ended, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +122,7 @@ def test_every_needle_at_every_depth_of_real_code_is_quoted_exactly(
 ) -> None:
     floor = with_needles(reader, code, codes)
     reader.begin(floor)
-    answers = {name: reader.ask(floor, QUESTION.format(name)) for name in codes}
+    answers = dict(zip(codes, reader.ask(floor, [QUESTION.format(name) for name in codes]), strict=True))
     assert len(codes) >= 30
     assert answers == {name: (f" {number}.", True) for name, number in codes.items()}
 
@@ -118,8 +131,8 @@ def test_without_its_needle_in_context_no_question_gives_the_code(
     reader: Reader, code: "list[int]", codes: dict[str, str]
 ) -> None:
     reader.begin(code)
-    given = [name for name, number in codes.items() if number in reader.ask(code, QUESTION.format(name))[0]]
-    assert given == []
+    answers = reader.ask(code, [QUESTION.format(name) for name in codes])
+    assert [number for number, (text, _) in zip(codes.values(), answers, strict=True) if number in text] == []
 
 
 @pytest.mark.parametrize("start", [0, 8000, 64_000, 130_000])
@@ -132,18 +145,18 @@ def test_of_a_value_that_changed_three_times_the_latest_is_quoted(
     for value in ("1111111", "2222222", "3333333", "4444444"):
         floor = [*floor, *reader.vocabulary.content(f"\nThe timeout of the main pump is {value}\n"), *apart]
     reader.begin(floor, start)
-    assert reader.ask(floor, "The timeout of the main pump is", start=start) == (" 4444444", True)
+    assert reader.ask(floor, ["The timeout of the main pump is"], start=start) == [(" 4444444", True)]
 
 
 def test_a_quote_ends_where_its_line_ends_and_never_says_the_line_end(reader: Reader) -> None:
     floor = list(reader.vocabulary.content("red = one two\nblue = three four\r\n\ngreen = five six\n"))
     reader.begin(floor)
-    assert reader.ask(floor, "\nblue =") == (" three four", True)
-    assert reader.ask(floor, "\ngreen =") == (" five six", True)
+    assert reader.ask(floor, ["\nblue ="]) == [(" three four", True)]
+    assert reader.ask(floor, ["\ngreen ="]) == [(" five six", True)]
 
 
 def test_a_question_that_repeats_itself_is_continued_until_the_limit(reader: Reader) -> None:
     floor = list(reader.vocabulary.content("x = 1\n"))
     reader.begin(floor)
-    text, ended = reader.ask(floor, "one two three " * 6 + "one two", most=30)
+    ((text, ended),) = reader.ask(floor, ["one two three " * 6 + "one two"], most=30)
     assert (text.startswith(" three one two three"), ended) == (True, False)
