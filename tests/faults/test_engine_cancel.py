@@ -119,7 +119,8 @@ async def test_an_answer_is_cancelled_within_one_step_and_everything_reserved_is
 async def test_one_of_many_is_cancelled_and_the_others_are_answered(quoter_model: Path) -> None:
     async with child(quoter_model) as (process, messages):
         tails = [ids_to_bytes([3000 + number, 5]) for number in range(8)]
-        process.send([InferenceJob(number, "floor", tail, number, 6) for number, tail in enumerate(tails, start=1)])
+        process.send([PutFloor("half", ids_to_bytes(FLOOR[:2000]))])
+        process.send([InferenceJob(number, "half", tail, number, 6) for number, tail in enumerate(tails, start=1)])
         await until(messages, PrefillProgress)
         process.send([Cancel(3), Cancel(3), Cancel(77)])
         ends: dict[int, Completion] = {}

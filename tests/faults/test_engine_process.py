@@ -213,7 +213,7 @@ async def test_a_full_disk_costs_the_checkpoints_and_nothing_else(
 async def test_after_a_kill_a_question_does_not_wait_for_a_floor_that_is_computed_in_the_background(quoter_model):
     async with engine(quoter_model) as client:
         await load(client)
-        client.put_floor("large", ids_to_bytes([number % 3000 for number in range(7000)]))
+        client.put_floor("large", ids_to_bytes([number % 3000 for number in range(3000)]))
         floor = InferenceJob(0, "large", b"", 0, 0, urgency=Urgency.BACKGROUND)
         asked = await question(client, 12)
         async with aclosing(client.run(floor)) as computing:
