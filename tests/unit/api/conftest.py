@@ -31,7 +31,9 @@ def lorekeep(server: Served) -> Served:
 
 @pytest.fixture
 def http(lorekeep: Served) -> Iterator[httpx2.Client]:
-    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(lorekeep.socket)), base_url="http://localhost") as client:
+    with httpx2.Client(
+        transport=httpx2.HTTPTransport(uds=str(lorekeep.socket), verify=False), base_url="http://localhost"
+    ) as client:
         yield client
 
 

@@ -122,7 +122,7 @@ def test_half_open_connections_over_tcp_do_not_keep_the_owner_out_of_his_socket(
         host, port = running.tcp.split(":")
         for _ in range(40):
             undo.enter_context(socket.create_connection((host, int(port)), timeout=5))
-        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(running.socket)), timeout=10) as owner:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(running.socket), verify=False), timeout=10) as owner:
             assert owner.get("http://localhost/healthz").json() == {"ok": True}
         undo.close()
         assert b"HTTP/1.1 40" in raw((host, int(port)), b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")

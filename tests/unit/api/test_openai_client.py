@@ -109,7 +109,7 @@ def test_the_async_client_works_as_well(lorekeep):
     import anyio
 
     async def asked():
-        transport = httpx2.AsyncHTTPTransport(uds=str(lorekeep.socket))
+        transport = httpx2.AsyncHTTPTransport(uds=str(lorekeep.socket), verify=False)
         async with openai.AsyncOpenAI(
             base_url="http://localhost/v1", api_key="none", http_client=httpx2.AsyncClient(transport=transport)
         ) as client:

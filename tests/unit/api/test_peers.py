@@ -86,7 +86,7 @@ def test_a_rule_about_nobody_is_refused_at_start(settings):
 
 
 def client_of(running, **options):
-    transport = httpx2.HTTPTransport(uds=str(running.socket))
+    transport = httpx2.HTTPTransport(uds=str(running.socket), verify=False)
     return httpx2.Client(transport=transport, base_url="http://localhost", **options)
 
 
