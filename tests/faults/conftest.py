@@ -22,7 +22,7 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     return lambda word: (file.write_text(word), None)[1]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # of a session, its event loop would stay where other tests begin their own
 async def first_answer(quoter_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Completion]:
     """The cache folder of an engine that was asked about vault 10 and stopped, and the end of its answer."""
     cache = tmp_path_factory.mktemp("first") / "cache"
