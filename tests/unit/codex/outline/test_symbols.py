@@ -8,8 +8,7 @@ from codex.documents import Document
 from codex.outline.languages import LANGUAGES, language_of, query_of
 from codex.outline.symbols import outline, without_class_macros
 
-NOISE_S = 0.5  # of a whole text; of a part of it, as much less
-MEASURABLE_S = 0.025  # a quarter of a part; were it for the square of its length, 16 times that is above the limit
+NOISE_S = 0.5
 
 
 def of(path: str, text: str) -> list[tuple[str, str, int, int]]:
@@ -203,23 +202,10 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh", "a.swift", "a.ex", "a.hs"])
 def test_four_times_the_hostile_text_takes_no_more_than_about_four_times_as_long(path: str, text: str) -> None:
     """The quicker of two counts, not what the heap does then. What takes less than the noise needs no comparison."""
-    whole, text = len(text), measurable(path, text)
-    noise = NOISE_S * len(text) / whole
     taken = seconds(path, text)
-    if taken >= noise:
-        limit = 10 * min(seconds(path, text[: len(text) // 4]) for _ in range(2)) + noise
-        assert taken < limit or seconds(path, text) < limit
-
-
-def measurable(path: str, text: str) -> str:
-    """As much of it as takes long enough, or all of it: the slowest grammars would reach the end of their time, which
-    hides how they grow. A text of one line is taken whole: then it is plain text."""
-    outline(Document(path, "", "", 0))  # loads the grammar
-    for divisor in (16, 4) if "\n" in text else ():
-        part = text[: len(text) // divisor]
-        if seconds(path, part[: len(part) // 4]) >= MEASURABLE_S:
-            return part
-    return text
+    if taken >= NOISE_S:
+        quarter = min(seconds(path, text[: len(text) // 4]) for _ in range(2))
+        assert min(taken, seconds(path, text)) < 10 * quarter + NOISE_S
 
 
 def seconds(path: str, text: str) -> float:
