@@ -8,6 +8,7 @@ expressions as Rust does, and has no bounds where a few bytes of schema make muc
 import json
 import math
 import re
+import threading
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -84,11 +85,13 @@ Words = dict[str, Any]
 
 
 class Schemas:
-    """Compiles schemas for one model's vocabulary. Keeps what came of the last KEPT, refusals too."""
+    """Compiles schemas for one model's vocabulary. Keeps what came of the last KEPT, refusals too. Safe to use from several
+    threads."""
 
     def __init__(self, vocabulary: object) -> None:
         self._vocabulary = vocabulary
         self._outcomes: dict[str, LLMatcher | SchemaRefused] = {}  # by schema; the one that was used last is at the end
+        self._lock = threading.Lock()  # not held while one is compiled
 
     def __contains__(self, schema: object) -> bool:
         """Whether it is known what comes of a schema."""
@@ -97,10 +100,12 @@ class Schemas:
     def constraint(self, schema: str) -> "Constraint":
         """For one answer. Compiling takes up to 0.5 s; the first one a second more and 60 MB, for a vocabulary of 150,000
         tokens. Python's lock is free meanwhile. Raises SchemaRefused."""
-        found = self._outcomes.pop(schema, None) or self._compiled(schema)
-        self._outcomes[schema] = found
-        if len(self._outcomes) > KEPT:
-            self._outcomes.pop(next(iter(self._outcomes)), None)  # another thread may have been here
+        found = self._outcomes.get(schema) or self._compiled(schema)
+        with self._lock:
+            self._outcomes.pop(schema, None)
+            self._outcomes[schema] = found
+            if len(self._outcomes) > KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
         return Constraint(found.deep_copy())
