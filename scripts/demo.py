@@ -73,16 +73,17 @@ def tell(daemon: PrivateDaemon, small: Path, large: Path) -> None:
     since = time.monotonic()
     daemon.start()
     daemon.json("load", small, "--name", "small", "--wait")  # nothing changed: it waits until the prefix is restored
-    say(f"  {brought_back(daemon.json('stats', 'cache'))}, ready {time.monotonic() - since:.1f} s after the start")
+    counters = daemon.json("status")["engine"]["cache"]  # those of `lore stats cache` are of questions
+    say(f"  {brought_back(counters)}, ready {time.monotonic() - since:.1f} s after the start")
     say("")
     compare(begun, ask(daemon, unasked, "small"), "asked after the restart, with the prefix restored from disk")
 
 
-def brought_back(cache: Mapping[str, Any]) -> str:
-    """What `lore stats cache` tells of a daemon that nobody asked yet."""
-    tokens, restored = cache["tiers"]["disk"]["tokens"], cache["restores"]["bytes"]
+def brought_back(counters: Mapping[str, Any]) -> str:
+    """What the engine has restored, and computed, since its start."""
+    tokens, restored = counters["tier_restored_tokens"], counters["tier_restored_bytes"]
     return (
-        f"restored from disk: {tokens:,} tokens, {restored / 2**20:.1f} MiB; computed: {cache['tokens']['computed']:,}"
+        f"restored from disk: {tokens:,} tokens, {restored / 2**20:.1f} MiB; computed: {counters['computed_tokens']:,}"
     )
 
 

@@ -66,5 +66,5 @@ def test_even_one_token_beside_thousands_has_a_bar():
 
 
 def test_what_came_back_is_told_in_tokens_and_bytes():
-    cache = {"tiers": {"disk": {"tokens": 8030}}, "restores": {"bytes": 3 << 19}, "tokens": {"computed": 0}}
-    assert brought_back(cache) == "restored from disk: 8,030 tokens, 1.5 MiB; computed: 0"
+    counters = {"tier_restored_tokens": 8030, "tier_restored_bytes": 3 << 19, "computed_tokens": 12}
+    assert brought_back(counters) == "restored from disk: 8,030 tokens, 1.5 MiB; computed: 12"
