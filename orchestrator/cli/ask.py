@@ -247,7 +247,7 @@ def body_of(question: str | None, options: AskOptions) -> dict[str, Any]:
     else:
         text = question
     if not text.strip():
-        raise Failure(faults.USAGE, "the question is empty", 'lore ask "how does it start?"')
+        raise Failure(faults.USAGE, "the question is empty", 'put it behind the command: "how does it start?"')
     attachments = [attached(file) for file in options.files or ()]
     if piped.strip():
         attachments.append({"name": "standard input", "text": piped})

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from orchestrator.wire.base import Plain, RequestShape, StrictRequest, without_nul
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
+MostTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -149,8 +148,8 @@ class ChatRequest(RequestShape):
     )
     stream: bool = Field(False, description="answer as server-sent events")
     stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="longest answer in tokens; left out: 2048")
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = Field(None, description="the same, and goes before it")
+    max_tokens: MostTokens | None = Field(None, description="longest answer in tokens; left out: 2048")
+    max_completion_tokens: MostTokens | None = Field(None, description="the same, and goes before it")
     temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
         None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
     )

@@ -17,7 +17,15 @@ def read(body: dict[str, object]) -> ChatRequest:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("top_k", 2**31), ("top_k", 10**400), ("seed", 2**64), ("seed", -(2**63) - 1), ("seed", 10**400)],
+    [
+        ("max_tokens", 2**31),
+        ("max_completion_tokens", 10**400),
+        ("top_k", 2**31),
+        ("top_k", 10**400),
+        ("seed", 2**64),
+        ("seed", -(2**63) - 1),
+        ("seed", 10**400),
+    ],
 )
 def test_a_number_too_large_is_refused_by_name(name: str, value: int) -> None:
     with pytest.raises(ValidationError, match=name):
