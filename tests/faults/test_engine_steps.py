@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
+import anyio
 import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, long_answer, question, said
@@ -34,6 +35,9 @@ async def test_a_step_that_fails_costs_no_process_and_the_question_is_answered(
         fault("fail")
         text, end = await ask(client, 33)
         assert (text, end.outcome, client.restarts) == (code(33), Outcome.DONE, 0)
+        with anyio.fail_after(60):  # what counts it may come behind the answer
+            while not client.snapshot.counters["pool_failures"]:
+                await client.next_snapshot()
         assert client.snapshot.counters["pool_failures"] == 1
 
 
