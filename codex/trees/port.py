@@ -73,11 +73,12 @@ class FileTree(Protocol):
     def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
         """All files by the rules, sorted by name; `found` is called for each.
 
-        Raises SourceError when there is nothing to walk, LoadCancelled.
+        Raises SourceError when there is nothing to walk, or no longer, LoadCancelled.
         """
 
     def read(self, candidate: CandidateFile) -> FileBytes:
-        """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable."""
+        """The candidate's bytes, at most one more than the size limit. Raises OSError: vanished, not readable; SourceError
+        when all of the tree has vanished."""
 
     def state(self) -> TreeState:
         """Branch, revision and number of changed files."""

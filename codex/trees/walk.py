@@ -53,8 +53,7 @@ class DiskTree:
         self.forget_rules()
 
     def scan(self, cancelled: Cancelled = never, found: Step = uncounted) -> Scan:
-        if not _is_real_folder(self.root):
-            raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
+        self._insist_on_root()
         self._notices.clear()
         self.forget_rules()
         candidates: list[CandidateFile] = []
@@ -72,12 +71,21 @@ class DiskTree:
                     f"{self.root} holds more than {self._max_files:,} files to load; "
                     f"name a smaller folder, leave some out with {LORE_IGNORE} or --exclude, or raise codex.max_files"
                 )
+        self._insist_on_root()  # moved away or unmounted meanwhile, it would look like one whose files were deleted
         candidates.sort(key=lambda one: one.path)
         skipped.sort(key=lambda one: one.path)
         return Scan(tuple(candidates), tuple(skipped), tuple(self._notices))
 
+    def _insist_on_root(self) -> None:
+        if not _is_real_folder(self.root):
+            raise SourceError(f"{self.root} is not there or is no folder; name an existing file or folder")
+
     def read(self, candidate: CandidateFile) -> FileBytes:
-        handle = os.open(self.root / candidate.origin, _OPEN)
+        try:
+            handle = os.open(self.root / candidate.origin, _OPEN)
+        except FileNotFoundError:
+            self._insist_on_root()
+            raise
         try:
             before = os.fstat(handle)
             self._insist_on_plain_file_inside(handle, before)

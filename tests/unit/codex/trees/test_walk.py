@@ -53,6 +53,29 @@ def committed(root: Path) -> Path:
     return root
 
 
+@pytest.mark.parametrize("by_git", [True, False])
+def test_a_folder_that_is_moved_away_while_it_is_listed_is_not_one_whose_files_were_deleted(
+    tmp_path: Path, by_git: bool
+) -> None:
+    root = fill(tmp_path / "root", a_dot_py="x\n", b_dot_py="x\n", c_dot_py="x\n")
+    if by_git:
+        committed(root)
+    away = iter([lambda: root.rename(tmp_path / "away")])
+    with pytest.raises(SourceError, match="is not there"):
+        tree(root).scan(found=lambda: next(away, lambda: None)())
+
+
+def test_a_file_of_a_folder_that_was_moved_away_since_it_was_listed_is_not_a_deleted_one(tmp_path: Path) -> None:
+    root = fill(tmp_path / "root", a_dot_py="x\n", b_dot_py="x\n")
+    listed = tree(root).scan().candidates
+    (root / "b.py").unlink()
+    with pytest.raises(FileNotFoundError):
+        tree(root).read(listed[1])
+    root.rename(tmp_path / "away")
+    with pytest.raises(SourceError, match="is not there"):
+        tree(root).read(listed[0])
+
+
 def test_the_order_depends_on_names_alone(tmp_path: Path) -> None:
     for name in ["b.py", "a.py", "B.py"]:
         (tmp_path / name).write_text("x")
