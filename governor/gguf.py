@@ -380,7 +380,7 @@ def _check_data(source: GgufReader, tensors: tuple[TensorInfo, ...], alignment: 
     needed = begin + last.offset + last.size
     if needed > source.size:
         missing = needed - source.size
-        raise source.fault(f"is cut off: tensor {last.name!r} ends {missing:,} bytes behind the end; download it again")
+        raise source.fault(f"is cut off, download it again: tensor {last.name!r} lacks its last {missing:,} bytes")
 
 
 def _shard(path: Path, no: int, count: int) -> Path:

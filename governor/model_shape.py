@@ -6,6 +6,7 @@
 Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Knows nothing of free memory.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ from governor.gguf import Gguf, TensorInfo
 
 class FootprintError(Exception):
     """The cost of a model cannot be computed: its architecture is unknown, or the KV type does not fit its heads."""
+
+
+LAYER = re.compile(r"blk\.(\d+)\.")  # of a tensor's name
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,21 @@ class _Reader:
     def __init__(self, gguf: Gguf) -> None:
         self.gguf = gguf
         self.architecture = gguf.text("general.architecture")
-        self.blocks = self.needed("block_count")
         self.nextn = self.number("nextn_predict_layers") or 0
+        self.blocks = self.layers_there()
         self.embedding = self.needed("embedding_length")
         self.heads = self.per_layer("attention.head_count", 0)
         self.heads_kv = self.per_layer("attention.head_count_kv", None) or self.heads
         self.feed_forward = self.per_layer("feed_forward_length", 0)
         self.mla = bool(self.number("attention.key_length_mla") and self.number("attention.value_length_mla"))
+
+    def layers_there(self) -> int:
+        """What the header says, which loading would take for true, if the file has a tensor of the last one."""
+        said, numbers = self.needed("block_count"), (LAYER.match(tensor.name) for tensor in self.gguf.tensors)
+        there = 1 + max((int(number[1]) for number in numbers if number), default=-1)
+        if said > there + self.nextn:
+            raise self.fault(f"block_count says {said:,} layers, and there are tensors of {there:,}")
+        return said
 
     def shape(self) -> ModelShape:
         weights = _weights_by_place(self.gguf.tensors, self.blocks)

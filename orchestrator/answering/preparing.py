@@ -339,7 +339,7 @@ def sampling_of(ask: Ask, greedy: bool) -> Sampling:
     usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name)) is not None}
-    return replace(usual, schema=json.dumps(ask.schema) if ask.schema else usual.schema, **given)
+    return replace(usual, schema=usual.schema if ask.schema is None else json.dumps(ask.schema), **given)
 
 
 def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:

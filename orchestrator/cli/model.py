@@ -136,7 +136,7 @@ def use(
     if chosen["overridden"]:
         note(f"{chosen['overridden']} is set and wins over the file when a daemon starts")
     for floor in switched.cold:
-        note(f"cold: the floor of {floor['name']}, {plural(floor['tokens'], 'token')} to compute unless it was before")
+        note(f"cold: the floor of {floor['name']}, which is built anew for this model unless it was before")
     note(WORDS[switched.daemon])
 
 

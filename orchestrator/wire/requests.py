@@ -51,7 +51,7 @@ class SchemaSpec(RequestShape):
     """OpenAI's wrapping of a JSON schema."""
 
     name: str = Field("", description="not looked at")
-    definition: dict[str, Any] = Field(default_factory=dict, alias="schema", description="the JSON schema itself")
+    definition: dict[str, Any] | None = Field(None, alias="schema", description="the JSON schema itself")
 
 
 class ResponseFormat(RequestShape):

@@ -94,6 +94,10 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (json.dumps(asked("x", lore={"session": "a", "continue": True})).encode(), "exclude"),
         (json.dumps(asked("x", model="lore/demo", lore={"codex": "other"})).encode(), "lore.codex"),
         (json.dumps(asked("x", response_format={"type": "json_schema"})).encode(), "json_schema"),
+        (
+            json.dumps(asked("x", response_format={"type": "json_schema", "json_schema": {}})).encode(),
+            "schema is missing",
+        ),
         (json.dumps(asked("x", response_format=LARGE), ensure_ascii=False).encode(), "has 66,013 bytes"),
         (json.dumps(asked("x", stop=["a"] * 17)).encode(), "stop"),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', "image_url"),

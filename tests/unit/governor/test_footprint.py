@@ -150,6 +150,15 @@ def test_a_header_without_layers_is_no_language_model(tiny_model: Callable[..., 
         shape_of(header)
 
 
+@pytest.mark.parametrize("said", [7, 1000, 2**31 - 1])
+def test_a_header_that_claims_layers_without_tensors_is_refused_before_anything_is_made_for_each(
+    tiny_model: Callable[..., Path], said: int
+) -> None:
+    header = read_gguf(tiny_model("llama", block_count=said))
+    with pytest.raises(FootprintError, match=f"block_count says {said:,} layers, and there are tensors of 6"):
+        shape_of(header)
+
+
 def test_a_per_layer_list_of_another_length_is_refused(tiny_model: Callable[..., Path]) -> None:
     header = read_gguf(tiny_model("llama", **{"attention.head_count_kv": [2, 2]}))
     with pytest.raises(FootprintError, match="head_count_kv has 2 values for 6 layers"):
