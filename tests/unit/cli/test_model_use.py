@@ -28,7 +28,7 @@ def test_it_writes_the_setting_and_names_the_floors_that_become_cold(use, loreke
     done = use("builtin:noise-s")
     assert done.returncode == 0
     assert config.read_text() == '# mine\n[model]\nthreads = 3\npath = "builtin:noise-s"\n'
-    assert "cold: the floor of demo, 1,300 tokens" in done.stderr
+    assert "cold: the floor of demo, which is built anew for this model" in done.stderr
     assert "the daemon runs it now" in done.stderr
     again = use("builtin:noise-s").stderr
     assert "model.path = builtin:noise-s already" in again
