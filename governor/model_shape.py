@@ -6,7 +6,6 @@
 Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Knows nothing of free memory.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,9 +27,6 @@ from governor.gguf import Gguf, TensorInfo
 
 class FootprintError(Exception):
     """The cost of a model cannot be computed: its architecture is unknown, or the KV type does not fit its heads."""
-
-
-LAYER = re.compile(r"blk\.(\d+)\.")  # of a tensor's name
 
 
 @dataclass(frozen=True)
@@ -102,8 +98,8 @@ class _Reader:
 
     def layers_there(self) -> int:
         """What the header says, which loading would take for true, if the file has a tensor of the last one."""
-        said, numbers = self.needed("block_count"), (LAYER.match(tensor.name) for tensor in self.gguf.tensors)
-        there = 1 + max((int(number[1]) for number in numbers if number), default=-1)
+        said, names = self.needed("block_count"), ([*one.name.split("."), ""] for one in self.gguf.tensors)
+        there = 1 + max((int(at) for place, at, *_ in names if place == "blk" and at.isdecimal()), default=-1)
         if said > there + self.nextn:
             raise self.fault(f"block_count says {said:,} layers, and there are tensors of {there:,}")
         return said

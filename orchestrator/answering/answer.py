@@ -257,7 +257,7 @@ class Answers:
             refuse_waiting(ask, why_waiting(self.client))
         prepared = await self.preparer.prepare(ask, messages, await self._ready_model(deadline_of(ask)))
         matched = await self._matched(prepared)
-        lore = self._lore(prepared, matched.without_others(), SavedTurn(prepared.session))
+        lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
         refusal, text = refusal_of(prepared, matched.length), prepared.composed.text if prompt else ""
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 

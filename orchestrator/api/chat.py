@@ -262,8 +262,7 @@ def schema_of(wanted: ResponseFormat | None) -> Mapping[str, Any] | None:
     if wanted.type == "json_object":
         return {"type": "object"}
     if wanted.json_schema is None or (schema := wanted.json_schema.definition) is None:
-        missing = "json_schema" if wanted.json_schema is None else "json_schema.schema"
-        raise InvalidRequest(f"response_format: {missing} is missing", "put the schema under json_schema.schema")
+        raise InvalidRequest("response_format: json_schema.schema is missing", "put the schema there")
     if (size := len(json.dumps(schema))) > MOST_SCHEMA_BYTES:
         words = f"the schema has {size:,} bytes, and at most {MOST_SCHEMA_BYTES:,} are taken"
         raise InvalidRequest(f"response_format: {words}", "send a smaller one")

@@ -14,7 +14,7 @@ import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, BinaryIO
 
@@ -196,17 +196,11 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Matched:
-    """`reuse` covers [0, prompt) without gaps, as `Admitted` will report it; what others compute now counts as in cells."""
+    """`reuse` covers [0, prompt) without gaps, as `Admitted` will report it; what others compute now is to be computed."""
 
     call: int
     length: int  # tokens of the prompt that need no computing by anybody
     reuse: tuple[Reuse, ...]
-
-    def without_others(self) -> tuple[Reuse, ...]:
-        """`reuse` as it is now: what others compute is still to be computed."""
-        here = [replace(part, end=min(part.end, self.length)) for part in self.reuse if part.start < self.length]
-        rest = Reuse(self.length, self.reuse[-1].end, Tier.COMPUTED)
-        return (*(part for part in here if part.tier is not Tier.COMPUTED), *([rest] if rest.end > rest.start else []))
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from orchestrator.engine.messages import (
     PrefixMatch,
     PutFloor,
     Reason,
+    Reuse,
     Sampling,
     Urgency,
     bytes_to_ids,
@@ -154,10 +155,10 @@ class Admission:
         if asked.floor in self.floors and (pool := self._pools.by_name.get(self.floors[asked.floor].pool)) is not None:
             node, depth = pool.tree.match(path.ids[:limit], path.owner)
             computed_end, ends = node.computed_end, [0, *(one.end for one in node.path() if one.end < depth), depth]
-        if depth > computed_end or self._checkpoints is None:  # somebody is computing it, or nothing is on disk
-            return Matched(asked.call, min(depth, computed_end), covering((), depth, length))
-        restored = self._checkpoints.restorable(path, limit, ends)
-        end = restored[-1].end if restored else depth
+        restored, end = list[Reuse](), min(depth, computed_end)
+        if end == depth and self._checkpoints is not None:  # else somebody is computing it, or nothing is on disk
+            restored = self._checkpoints.restorable(path, limit, ends)
+            end = restored[-1].end if restored else depth
         return Matched(asked.call, end, covering(restored, end, length))
 
     # -- the line

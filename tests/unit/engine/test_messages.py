@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import (
-    HEADER,
-    Cancel,
-    DecodedText,
-    Encode,
-    Matched,
-    Reuse,
-    Tier,
-    Wire,
-    pack,
-    unpack,
-)
+from orchestrator.engine.messages import HEADER, Cancel, DecodedText, Encode, Wire, pack, unpack
 
 messages = st.lists(
     st.builds(Cancel, st.integers())
@@ -34,16 +23,6 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours, theirs
-
-
-def test_what_others_compute_is_still_to_be_computed_for_who_plans() -> None:
-    cells, disk = Reuse(0, 100, Tier.VRAM), Reuse(100, 300, Tier.DISK)
-    asked = Matched(1, 40, (cells, Reuse(100, 120, Tier.COMPUTED)))
-    assert asked.without_others() == (Reuse(0, 40, Tier.VRAM), Reuse(40, 120, Tier.COMPUTED))
-    assert Matched(1, 0, (cells,)).without_others() == (Reuse(0, 100, Tier.COMPUTED),)
-    kept = (cells, disk, Reuse(300, 320, Tier.COMPUTED))
-    assert Matched(1, 300, kept).without_others() == kept
-    assert Matched(1, 300, kept[:2]).without_others() == kept[:2]
 
 
 @given(messages)
