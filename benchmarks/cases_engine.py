@@ -189,7 +189,7 @@ def decoding_larger(bench: Bench) -> Iterator[Row]:
         yield rate(case, "all answers together", ours, theirs, 0.97)
 
 
-def in_turns(bench: Bench, answers: int, depth: int, tokens: int, *, flash: bool = False) -> tuple[float, float]:
+def in_turns(bench: Bench, answers: int, depth: int, tokens: int, *, flash: bool | None = None) -> tuple[float, float]:
     story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=tokens)
     turns = [both(bench, story, cells=8 * (depth + ROOM), slots=8, flash=flash) for _ in range(bench.runs)]
     return median(ours for ours, _ in turns), median(theirs for _, theirs in turns)
@@ -217,7 +217,7 @@ def thousands(depth: int) -> str:
 
 
 def both(
-    bench: Bench, story: Callable[[Engine], Figures], *, cells: int, slots: int = 1, flash: bool = False
+    bench: Bench, story: Callable[[Engine], Figures], *, cells: int, slots: int = 1, flash: bool | None = None
 ) -> tuple[Figures, Figures]:
     return with_ours(bench, story, cells, flash=flash), with_theirs(bench, story, cells, slots=slots)
 
@@ -228,7 +228,7 @@ def with_ours(
     cells: int,
     *,
     folder: Path | None = None,
-    flash: bool = False,
+    flash: bool | None = None,
 ) -> Figures:
     with stopping(Ours(bench.model, cells, threads=bench.threads, folder=folder, flash=flash)) as engine:
         return story(engine)

@@ -12,6 +12,9 @@ from pathlib import Path
 import psutil
 from answers import Ids, Refused, Running
 
+from governor.gguf import read_gguf
+from governor.model_shape import shape_of
+from governor.offload import flash_attention
 from orchestrator.engine.client.supervisor import environment_of
 from orchestrator.engine.messages import (
     AnswerDelta,
@@ -34,7 +37,7 @@ from orchestrator.engine.model import EngineSpec, ModelInfo
 
 class Ours:
     """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it;
-    `flash` is flash attention, which on a CPU is off unless somebody sets it."""
+    `flash` is flash attention; None: as the daemon has it for this model on a CPU."""
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Ours:
         threads: int = 0,
         batch: int = 512,
         folder: Path | None = None,
-        flash: bool = False,
+        flash: bool | None = None,
     ) -> None:
         spec = EngineSpec(
             str(model),
@@ -52,7 +55,7 @@ class Ours:
             batch=batch,
             cache_folder=str(folder or ""),
             disk_budget=8 << 30 if folder else 0,
-            flash_attention=flash,
+            flash_attention=flash_for(model) if flash is None else flash,
         )
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
@@ -124,6 +127,11 @@ class Ours:
             self.ready.set_exception(Refused("the child ended before it was ready"))
         for running in self.running.values():
             running.failed("the child ended")
+
+
+def flash_for(model: Path) -> bool:
+    window = shape_of(read_gguf(model)).window if model.suffix == ".gguf" else 0
+    return flash_attention(None, "f16", on_gpu=False, window=window)
 
 
 def finish(running: Running, completion: Completion) -> None:

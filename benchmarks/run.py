@@ -1,9 +1,9 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
-    python benchmarks/run.py [--quick] [--only TEXT] [--runs N]
+    python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N]
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
-the cases whose name holds TEXT.
+the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
 """
 
 import argparse
@@ -21,53 +21,69 @@ import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
+import cases_real  # noqa: E402
 import cases_search  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import Bench  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
 from machine import machine, sentence  # noqa: E402
 from private_daemon import DaemonError  # noqa: E402
+from real_model import NoModel, real_model  # noqa: E402
 from report import Row, save, table  # noqa: E402
 
 from orchestrator.engine.builtin import ensure  # noqa: E402
 
+REAL_DEPTH = 6_192  # tokens: with real weights two cores take a minute for it
 Case = Callable[[Bench], Iterator[Row]]
 
 
 def main() -> None:
     options = arguments()
     about = machine()
-    bench = Bench(
-        model=ensure("builtin:noise-s", build_cache() / "models"),
-        threads=os.cpu_count() or 1,
-        runs=options.runs,
-        depths=(2_048,) if options.quick else (8_158, 32_446),
-    )
+    try:
+        bench = bench_of(options)
+    except NoModel as error:
+        sys.exit(str(error))
     rows: list[Row] = []
-    for name, case in chosen(options.only).items():
+    for name, case in chosen(options.only, real=options.real is not None).items():
         rows += run(name, case, bench)
     path = ROOT / "build" / "bench" / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     save(path, about, rows)
     print(f"\n{sentence(about)}\n\n{table(rows)}\n\nkept in {path.relative_to(ROOT)}")
 
 
+def bench_of(options: argparse.Namespace) -> Bench:
+    """Raises NoModel."""
+    random, depths = build_cache() / "models", (8_158, 32_446)
+    if options.real is not None:
+        model, depths = real_model(options.real), (REAL_DEPTH,)
+    else:
+        model = ensure("builtin:noise-s", random)
+    return Bench(model, os.cpu_count() or 1, options.runs, (2_048,) if options.quick else depths)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--real", nargs="?", const="", metavar="FILE")
     parser.add_argument("--only", default="", metavar="TEXT")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="questions that a median is taken over")
     return parser.parse_args()
 
 
-def chosen(text: str) -> dict[str, Case]:
-    every = {
-        **cases_daemon.cases(),
-        **cases_parts.cases(),
-        **cases_codex.cases(),
-        **cases_search.cases(),
-        **cases_meaning.cases(),
-        **cases_engine.cases(),
-    }
+def chosen(text: str, *, real: bool) -> dict[str, Case]:
+    every = (
+        cases_real.cases()
+        if real
+        else {
+            **cases_daemon.cases(),
+            **cases_parts.cases(),
+            **cases_codex.cases(),
+            **cases_search.cases(),
+            **cases_meaning.cases(),
+            **cases_engine.cases(),
+        }
+    )
     return {name: case for name, case in every.items() if text in name}
 
 

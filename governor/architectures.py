@@ -53,6 +53,8 @@ SLIDING = {
     "step35": Sliding(None),
 }
 
+CHUNKED = frozenset({"llama4"})  # their windows do not slide: each begins where the last one ended
+
 RECURRENT = frozenset({"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"})
 
 # Layers without KV heads recur, the others attend.
@@ -94,6 +96,12 @@ DENSE = _names(
     grovemoe apertus hrm_text minimax-m2 cogvlm pangu-embedded mistral3 mistral4 paddleocr llama-embed maincoder
     talkie nanbeige"""
 )
+
+
+def windows_have_ranges(architecture: str, *, flash_attention: bool) -> bool:
+    """Whether the memory of a model with sliding windows can be cut in ranges: nothing behind a window is lost where the
+    windows slide over a cache of cells, and a step is one batch to llama.cpp, which it is with flash attention alone."""
+    return flash_attention and architecture in SLIDING.keys() - CHUNKED
 
 
 def unpredictable(architecture: str) -> str | None:

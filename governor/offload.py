@@ -7,7 +7,7 @@ shapes and numbers of GPUs; no file, no sensor.
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from governor.budget import weights_on_gpu
@@ -20,7 +20,8 @@ NO_FLASH = frozenset({"grok"})  # llama.cpp turns flash attention off for these,
 
 @dataclass(frozen=True)
 class Offload:
-    """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit.
+    """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None: flash attention
+    where it suits the model and whether it runs `on_gpu`, which `for_shape` decides.
 
     `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
     each GPU takes, in any unit; none: by what is free there.
@@ -32,6 +33,12 @@ class Offload:
     split: str = "layer"
     shares: tuple[float, ...] = ()
     main: int = 0
+    flash: bool | None = None
+    on_gpu: bool = False
+
+    def for_shape(self, shape: ModelShape) -> "Offload":
+        flash = flash_attention(self.flash, self.plan.values, on_gpu=self.on_gpu, window=shape.window)
+        return replace(self, plan=replace(self.plan, flash_attention=flash))
 
 
 @dataclass(frozen=True)
@@ -65,17 +72,18 @@ def idle(chosen: Offload, gpus: int | None) -> tuple[str, ...]:
     return ()
 
 
-def flash_attention(asked: bool | None, values: str, *, on_gpu: bool) -> bool:
-    """Whether to use llama.cpp's flash attention. `asked` None: the best choice.
+def flash_attention(asked: bool | None, values: str, *, on_gpu: bool, window: int = 0) -> bool:
+    """Whether to use llama.cpp's flash attention. `asked` None: the best choice. `window`: tokens that sliding layers see.
 
     1. On a GPU it is faster and takes less memory.
     2. Quantised values need it.
-    3. On a CPU plain attention is up to three times faster for the few rows of answers and questions, and no slower for
-       prompts (decision 0008); computed a few rows at a time, it takes no more memory.
+    3. It does not read what lies behind a sliding window, and plain attention does.
+    4. Else plain attention is up to three times faster on a CPU for the few rows of answers and questions, and no slower
+       for prompts (decision 0008); computed a few rows at a time, it takes no more memory.
     """
     if asked is not None:
         return asked
-    return on_gpu or values not in FLOATS
+    return on_gpu or values not in FLOATS or window > 0
 
 
 def _kv(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:

@@ -51,6 +51,7 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
     offload = offload_of(settings.model, offloads=offloads)
     model = suiting(settings, paths, sensors, offload, offloads=offloads)
+    offload = offload.for_shape(model.shape)
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)

@@ -12,7 +12,7 @@ from formatters.template import Way
 from governor.budget import ceiling_of, room_of
 from governor.footprint import KvPlan, working_bytes
 from governor.model_shape import FootprintError, ModelShape
-from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, parts
+from governor.offload import Offload, fitting_layers, idle, impossible, parts
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
 from orchestrator.engine.builtin.files import is_builtin
@@ -25,16 +25,16 @@ TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long ta
 
 
 def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
-    """`offloads`: whether the engine can use a GPU."""
-    asked = None if given.flash_attention == "auto" else given.flash_attention
-    flash = flash_attention(asked, given.kv_type_v, on_gpu=offloads and given.gpu_layers != 0)
+    """For any model, before its shape is known. `offloads`: whether the engine can use a GPU."""
     return Offload(
-        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch, flash),
+        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch),
         context=window_of(given),
         gpu_layers=given.gpu_layers,
         split=given.split_mode,
         shares=given.tensor_split,
         main=given.main_gpu,
+        flash=None if given.flash_attention == "auto" else given.flash_attention,
+        on_gpu=offloads and given.gpu_layers != 0,
     )
 
 
@@ -100,7 +100,7 @@ def suited(model: ModelFile, chosen: Offload, gpus: int | None) -> ModelFile:
 
     Raises InvalidRequest with the first setting that loading would fail with.
     """
-    for one in impossible(model.shape, chosen, gpus):
+    for one in impossible(model.shape, chosen.for_shape(model.shape), gpus):
         raise InvalidRequest(f"{one.setting} cannot be used with {model.setting}: {one.why}", one.instead)
     return noted(model, *idle(chosen, gpus), *untemplated(model))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from formatters.registry import discover
 from governor.footprint import KvPlan, bytes_per_token
-from governor.model_shape import FootprintError
+from governor.gguf import read_gguf
+from governor.model_shape import FootprintError, shape_of
 from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
 from orchestrator.engine.model import EngineSpec
@@ -91,7 +92,7 @@ def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None
     if any(one.about for one in builtins(models) if one.id == chosen):
         return None
     model = find_model(settings.model.path, models)
-    offload = here(settings.model)
+    offload = here(settings.model).for_shape(model.shape)
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
     except FootprintError:
@@ -100,7 +101,7 @@ def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None
         model,
         offload.plan,
         per_token,
-        ranges(model.shape),
+        ranges(model.shape, offload.plan),
         placement_report(model.placement),
         impossible(model.shape, offload, None),
     )
@@ -110,7 +111,7 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.llama.model_files import fingerprint
 
-    offload = here(given)
+    offload = here(given).for_shape(shape_of(read_gguf(Path(path))))
     spec = EngineSpec(  # as far as cells depend on it
         path,
         kv_type_k=offload.plan.keys,

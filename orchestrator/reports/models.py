@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from formatters.template import Placement, Way
+from governor.architectures import windows_have_ranges
 from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budget, weights_on_gpu
 from governor.embedding import embedding_cost
 from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
@@ -89,6 +90,9 @@ class LoadingConditions:
     host_free: int = 0
     embedding_bytes: int = 0
     gpus: tuple[Gpu, ...] = ()
+
+    def for_shape(self, shape: ModelShape) -> "LoadingConditions":
+        return replace(self, offload=self.offload.for_shape(shape))
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,7 @@ def answer(model: AtHand, header: FileHeader, here: LoadingConditions) -> Fittin
         return Fitting(False, None, EMBEDS)
     if why := no_chat(header.gguf):
         return Fitting(False, None, f"no: {why}")
+    here = here.for_shape(header.shape)
     return fitting(header.shape, here.offload.plan, here)
 
 
@@ -185,6 +190,7 @@ def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loa
         return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
         return ModelReport(**common)
+    here = here.for_shape(header.shape)
     gguf, shape, budget = header.gguf, header.shape, answer(model, header, here).budget
     common |= {
         "name": shape.name,
@@ -207,7 +213,7 @@ def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loa
         trained_context=shape.trained,
         weights=ModelWeights(total=shape.weights, by_type=dict(shape.by_type)),
         kv=kv_report(shape, here),
-        ranges=ranges(shape),
+        ranges=ranges(shape, here.offload.plan),
         memory=memory_report(shape, here, budget) if budget is not None else None,
         template=placement_report(placement_of(gguf)),
         settings=choices(shape, here, budget),
@@ -255,11 +261,11 @@ def kv_report(shape: ModelShape, here: LoadingConditions) -> KvCosts:
     return KvCosts(bytes_per_token=now, types=types, window=shape.window or None)
 
 
-def ranges(shape: ModelShape) -> KvRanges:
+def ranges(shape: ModelShape, plan: KvPlan) -> KvRanges:
     """Whether KV can be cut in ranges, which checkpoints of tails, and keeping what precedes a change, need."""
     if any(layer.state for layer in shape.layers):
         return KvRanges(cut=False, why="recurrent layers keep one state a sequence: it cannot be cut")
-    if shape.window:
+    if shape.window and not windows_have_ranges(shape.architecture, flash_attention=plan.flash_attention):
         why = f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"
         return KvRanges(cut=False, why=why)
     return KvRanges(cut=True, why="")
@@ -377,7 +383,7 @@ def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Loading
     cells = min(shape.trained, 8192)
     buffers = f"about {size(working_bytes(shape, chosen.plan, cells))} of buffers a pool at 8k"
     if chosen.plan.flash_attention:
-        slow = "" if on_gpu else SLOW_ON_CPU
+        slow = "" if on_gpu or shape.window else SLOW_ON_CPU
         return choice("model.flash_attention", "on", buffers, slow)
     rows = rows_together(chosen.plan.ubatch, shape.heads, cells)
     return choice("model.flash_attention", "off", f"{buffers}, {rows} rows of a prompt at a time")

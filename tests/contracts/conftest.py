@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import odd_models
 from support.backends import Subject, subject
 
 from orchestrator.engine.builtin import ensure
@@ -12,12 +13,17 @@ from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 
 
-@pytest.fixture(scope="module", params=["fake", "quoter", "noise"])
-def on(request: pytest.FixtureRequest, models: Path) -> Iterator[Subject]:
+@pytest.fixture(scope="module", params=["fake", "quoter", "noise", "sliding"])
+def on(request: pytest.FixtureRequest, models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     if request.param == "fake":
         yield subject(FakeBackend(end_every=10**6), None, 500)
         return
-    name, length = {"quoter": ("builtin:quoter", 500), "noise": ("builtin:noise-s", 200)}[request.param]
-    backend = LlamaBackend(EngineSpec(str(ensure(name, models)), threads=1, batch=256, gpu_layers=0))
+    length, sliding = 200 if request.param == "noise" else 500, request.param == "sliding"
+    path = (
+        odd_models.sliding(tmp_path_factory.mktemp("sliding") / "model.gguf")
+        if sliding
+        else ensure({"quoter": "builtin:quoter", "noise": "builtin:noise-s"}[request.param], models)
+    )
+    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, flash_attention=sliding))
     yield subject(backend, 0.05, length)  # at most 0.0075 was seen
     backend.close()

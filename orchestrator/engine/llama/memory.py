@@ -6,7 +6,8 @@ Only tokens with finite logits are chosen, and none that the ticket's schema for
 """
 
 import ctypes
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
+from governor.architectures import windows_have_ranges
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
@@ -24,6 +26,8 @@ from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
 from orchestrator.engine.vocab import Vocabulary
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
+MOST_SEQUENCES = 256  # of one llama.cpp context
+PIECE_LENGTH = struct.Struct("<Q")  # in front of each piece of a windowed memory's state
 PENALTY_WINDOW = 64
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
 NEVER = np.float32(-np.inf)
@@ -63,13 +67,19 @@ class LlamaBackend:
         self.threads = spec.threads or default_threads()
         self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
         self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
+        self._metadata = read_metadata(self._model)
+        self.architecture = self._metadata.get("general.architecture", "unknown")
+        self.windowed = lib.llama_model_n_swa(self._model) > 0
         recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
-        self.ranges = not recurrent and lib.llama_model_n_swa(self._model) == 0
+        self.ranges = not recurrent and (
+            not self.windowed or windows_have_ranges(self.architecture, flash_attention=spec.flash_attention)
+        )
         self._states = self._measured()
         self.info = self._describe()
 
     def open(self, cells: int, sequences: int) -> "LlamaMemory":
-        return LlamaMemory(self, self._model, self._spec, cells, sequences, self._states)
+        kind = WindowedMemory if self.windowed and self.ranges else LlamaMemory
+        return kind(self, self._model, self._spec, cells, sequences, self._states)
 
     def sampler(self, sampling: Sampling) -> "LlamaSampler":
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
@@ -89,12 +99,11 @@ class LlamaBackend:
         lib.llama_model_free(self._model)
 
     def _describe(self) -> ModelInfo:
-        model, metadata = self._model, read_metadata(self._model)
+        model, metadata = self._model, self._metadata
         vocabulary = lib.llama_model_get_vocab(model)
-        architecture = metadata.get("general.architecture", "unknown")
         return ModelInfo(
             name=metadata.get("general.name") or Path(self._spec.model).stem,
-            architecture=architecture,
+            architecture=self.architecture,
             fingerprint=fingerprint(self._spec),
             vocabulary=self.vocabulary.fingerprint,
             trained_context=int(lib.llama_model_n_ctx_train(model)),
@@ -125,12 +134,17 @@ class LlamaBackend:
 
 
 class LlamaMemory:
-    """One llama.cpp context: the cells of one pool."""
+    """One llama.cpp context: the cells of one pool. `own_sequences`: those that it has beside the pool's."""
+
+    own_sequences = 0
 
     def __init__(
         self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
     ) -> None:
-        parameters = context_parameters(spec, cells, sequences, heads=int(lib.llama_model_n_head(model)))
+        sequences = min(sequences, MOST_SEQUENCES - self.own_sequences)
+        parameters = context_parameters(
+            spec, cells, sequences + self.own_sequences, heads=int(lib.llama_model_n_head(model))
+        )
         self._context = lib.llama_init_from_model(model, parameters)
         if not self._context:
             raise BackendError(f"llama.cpp could not make a context of {cells} tokens for {sequences} sequences")
@@ -194,7 +208,7 @@ class LlamaMemory:
         # llama.cpp believes what it is given; the size that it would save again is the oracle for what stands.
         if not self._backend.ranges:
             return self.length(sequence) if self.state_size(sequence) == len(state) else 0
-        return self.count(sequence)
+        return self._cells_of(sequence)
 
     def length(self, sequence: int) -> int:
         return int(lib.llama_memory_seq_pos_max(self._memory, sequence)) + 1
@@ -203,11 +217,105 @@ class LlamaMemory:
         # Nothing is copied for it: 0.36 ms with 8,192 cells on one CPU.
         if not self._backend.ranges:
             return self.length(sequence)
+        return self._cells_of(sequence)
+
+    def _cells_of(self, sequence: int) -> int:
         return (self.state_size(sequence) - self._states.header) // self._states.per_cell
 
     def close(self) -> None:
         lib.llama_free(self._context)
         self._context = None
+
+
+class WindowedMemory(LlamaMemory):
+    """That of a model with sliding windows, which can be cut in ranges as others can.
+
+    llama.cpp gives a used cell to a new token where one sequence alone holds it and that one's window has passed it, and
+    tells nobody. What two sequences hold it never takes. So a sequence of ours, the keeper, becomes a holder of every cell
+    before its window passes:
+
+        a conversation   ├───────────────────────────────┼── window ──┤
+        the keeper       ├────────────────────────────────────┤
+
+    And of a longer sequence llama.cpp saves the last window alone. So a state is saved in pieces of at most a window, each
+    through a second sequence of ours, the carrier.
+
+    A step must be one batch to llama.cpp, as it is with flash attention: of two the second could take cells of the first.
+    """
+
+    own_sequences = 2
+
+    def __init__(
+        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
+    ) -> None:
+        super().__init__(backend, model, spec, cells, sequences, states)
+        self._window = int(lib.llama_model_n_swa(model))
+        self._keeper, self._carrier = self.sequences, self.sequences + 1
+        self._kept = [0] * self.sequences  # the position before which all cells have the keeper, by sequence
+
+    def decode(self, runs: Sequence[Run]) -> None:
+        super().decode(runs)
+        for sequence, end in {run.sequence: run.start + len(run.tokens) for run in runs}.items():
+            if end - self._kept[sequence] >= self._window // 2:
+                self._keep(sequence, end)
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        if self._kept[target] < start:
+            self._keep(target, start)
+        super().copy(source, target, start, end)
+        self._kept[target] = min(max(start, self._kept[source]), end)
+
+    def remove(self, sequence: int, start: int, end: int) -> None:
+        start, end = max(start, self._begin(sequence)), self.length(sequence) if end < 0 else end
+        super().remove(sequence, start, end)
+        self._kept[sequence] = min(self._kept[sequence], start)
+        lib.llama_memory_seq_rm(self._memory, self._keeper, start, end)
+        for other in range(self.sequences):
+            if self.length(other) > start:
+                lib.llama_memory_seq_cp(self._memory, other, self._keeper, start, end)
+
+    def save(self, sequence: int) -> bytes:
+        pieces = [LlamaMemory.save(self, self._carrier) for _ in self._carried(sequence)]
+        return b"".join(part for piece in pieces for part in (PIECE_LENGTH.pack(len(piece)), piece))
+
+    def restore(self, sequence: int, state: bytes) -> int:
+        cells = 0
+        for piece in pieces_of(state):
+            found = LlamaMemory.restore(self, self._carrier, piece)
+            for holder in (sequence, self._keeper):
+                lib.llama_memory_seq_cp(self._memory, self._carrier, holder, -1, -1)
+            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
+            if not found:
+                self.remove(sequence, 0, -1)
+                return 0
+            cells += found
+        self._kept[sequence] = self.length(sequence)
+        return cells
+
+    def count(self, sequence: int) -> int:
+        return sum(self._cells_of(self._carrier) for _ in self._carried(sequence))
+
+    def _carried(self, sequence: int) -> Iterator[None]:
+        """One piece of a sequence after another is the carrier's."""
+        for start in range(self._begin(sequence), self.length(sequence), self._window):
+            lib.llama_memory_seq_cp(self._memory, sequence, self._carrier, start, start + self._window)
+            yield
+            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
+
+    def _begin(self, sequence: int) -> int:
+        return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
+
+    def _keep(self, sequence: int, end: int) -> None:
+        lib.llama_memory_seq_cp(self._memory, sequence, self._keeper, self._kept[sequence], end)
+        self._kept[sequence] = end
+
+
+def pieces_of(state: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(state):
+        (length,) = PIECE_LENGTH.unpack_from(state, at)
+        at += PIECE_LENGTH.size + length
+        yield state[at - length : at]
 
 
 class Rows:

@@ -19,8 +19,9 @@ from orchestrator.settings.paths import Paths
 def test_the_doctor_counts_the_floors_that_an_engine_with_these_settings_would_find(tmp_path: Path, context: object):
     path = odd_models.long_rope(tmp_path / "model.gguf")
     settings = Settings(model=ModelSettings(path=str(path), context=context))
-    paths, offload = Paths.of({"HOME": str(tmp_path)}), offload_of(settings.model, offloads=False)
+    paths = Paths.of({"HOME": str(tmp_path)})
     model = find_model(str(path), paths.models)
+    offload = offload_of(settings.model, offloads=False).for_shape(model.shape)
     spec = spec_of(settings, paths, model, offload, EmbeddingChoice(), 0)
     assert spec.context == (0 if context == "auto" else context)
     floor = paths.checkpoints / fingerprint(spec)[:32]

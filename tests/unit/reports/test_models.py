@@ -78,13 +78,25 @@ def test_the_page_of_a_model_names_each_kv_type_with_what_it_costs(models):
     assert report["template"]["way"] in ("system", "first_user", "none")
 
 
-@pytest.mark.parametrize(("architecture", "word"), [("gemma2", "sliding"), ("mamba", "recurrent")])
-def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, recipes, architecture, word):
+@pytest.mark.parametrize(("architecture", "flash"), [("gemma2", None), ("gemma2", True), ("llama", False)])
+def test_memory_that_can_be_cut_is_recognised_from_the_header(tiny_model, architecture, flash):
+    path = tiny_model(architecture)
+    (known, *_) = at_hand(path.parent, AtHand("mine", path))
+    report = described(known, header(path), here(offload=Offload(PLAN, flash=flash)), loaded=True)
+    assert report.ranges is not None and report.ranges.cut is True
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flash", "word"),
+    [("gemma2", False, "sliding"), ("llama4", None, "sliding"), ("mamba", None, "recurrent")],
+)
+def test_memory_that_cannot_be_cut_is_recognised_from_the_header(tiny_model, recipes, architecture, flash, word):
     if architecture not in recipes:
         pytest.skip(f"no recipe of {architecture}")
     path = tiny_model(architecture)
     known = at_hand(path.parent, AtHand("mine", path))
-    report = described(known[0], header(path), here(), loaded=True).model_dump(mode="json")
+    offered = here(offload=Offload(PLAN, flash=flash))
+    report = described(known[0], header(path), offered, loaded=True).model_dump(mode="json")
     assert unlike(ModelReport, report) == []
     assert report["ranges"]["cut"] is False
     assert word in report["ranges"]["why"]

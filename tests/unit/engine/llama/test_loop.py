@@ -1,4 +1,4 @@
-"""The whole loop over real models whose memory cannot be cut: sharing, eviction and a restart change no answer."""
+"""The whole loop over real models with memories of all kinds: sharing, eviction and a restart change no answer."""
 
 import random
 from pathlib import Path
@@ -73,10 +73,12 @@ class Engine:
             self.loop.pools.close(name)
 
 
-@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding"])
+@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding", "sliding in ranges"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    path = getattr(odd_models, request.param)(tmp_path_factory.mktemp("odd") / "model.gguf")
-    loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0))
+    kind, _, ranges = request.param.partition(" ")
+    path = getattr(odd_models, kind)(tmp_path_factory.mktemp("odd") / "model.gguf")
+    loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0, flash_attention=bool(ranges)))
+    assert loaded.info.ranges is bool(ranges)
     yield loaded
     loaded.close()
 
