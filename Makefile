@@ -1,14 +1,15 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format docs bench bounds lock clean
+.PHONY: help install demo test check format docs bench bench-real bounds lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+MODEL ?=
 BIN := .venv/bin
 LOCKED = $(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --system-certs --no-header
 
 help:      ## what can be made
-	@grep -hE '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 install:   ## .venv with everything; compiles llama.cpp once per machine
 	@scripts/system_packages.sh
@@ -39,6 +40,9 @@ docs: install   ## write docs/reference anew from the program itself
 
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+bench-real: install  ## the same with real weights: Gemma 3 270M, or MODEL=FILE
+	@$(BIN)/python benchmarks/run.py --real $(MODEL) $(BENCH_ARGS)
 
 bounds: install ## tests with the lowest versions that pyproject.toml allows
 	@scripts/lowest_versions.sh

@@ -38,7 +38,7 @@ class EngineSpec:
     gpu_layers: int = -1  # as many as fit
     kv_type_k: str = "f16"
     kv_type_v: str = "f16"
-    flash_attention: bool = False  # for a GPU and for quantised values; on a CPU short steps are slower with it
+    flash_attention: bool = False  # as `governor.offload.flash_attention` has it
     drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
     context: int = 0  # tokens of the longest sequence that will be granted; 0: what the model was trained for
@@ -67,7 +67,7 @@ class ModelInfo:
     bos: str
     eos: str
     add_bos: bool
-    ranges: bool  # whether KV can be cut in ranges (not: recurrent, sliding window)
+    ranges: bool  # whether KV can be cut in ranges (not: recurrent; sliding windows with flash attention alone)
     device: str  # "CPU", or the GPU's name
     gpu_layers: int
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -150,7 +150,7 @@ class ModelSettings(Slice):
     main_gpu: int = Field(0, ge=0, le=15, description="the GPU that takes all with split_mode none, counted from 0")
     flash_attention: bool | Literal["auto"] = Field(
         "auto",
-        description="llama.cpp's flash attention; auto: on a GPU, and with quantised values",
+        description="llama.cpp's flash attention; auto: on a GPU, with quantised values, for sliding windows",
         json_schema_extra={"range": "true | false | auto"},
     )
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")

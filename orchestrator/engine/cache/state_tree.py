@@ -1,4 +1,4 @@
-"""The prefix tree over a memory that cannot be cut in ranges: recurrent, hybrid, sliding window.
+"""The prefix tree over a memory that cannot be cut in ranges: recurrent, hybrid, windows with plain attention.
 
     root ── floor ■── first turn ■── second turn ■        ■ an anchor: a sequence that ends where its node ends
                  └─── another conversation ■
