@@ -19,7 +19,6 @@ from cases_engine import (
     second_idle,
     second_running,
     stall,
-    stopping,
     thousands,
 )
 from llama_server import LlamaServer
@@ -52,16 +51,13 @@ def decoding(bench: Bench) -> Iterator[Row]:
     for depth, sizes in ANSWERS_AT.items():
         cells = max(sizes) * (depth + ROOM)
         with ExitStack() as undo:
-            engines: list[Engine] = [
-                undo.enter_context(stopping(engine))
-                for engine in (
-                    Ours(bench.model, cells, threads=bench.threads),
-                    *(
-                        LlamaServer(bench.model, cells, slots=max(sizes), threads=bench.threads, flash=flash)
-                        for flash in ("on", "off")
-                    ),
-                )
-            ]
+            peers = (
+                LlamaServer(bench.model, cells, slots=max(sizes), threads=bench.threads, flash=flash)
+                for flash in ("on", "off")
+            )
+            engines: list[Engine] = [Ours(bench.model, cells, threads=bench.threads), *peers]
+            for engine in engines:
+                undo.callback(engine.stop)
             for answers in sizes:
                 story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=TOKENS)
                 turns = [[story(engine) for engine in engines] for _ in range(bench.runs)]

@@ -54,12 +54,10 @@ def main() -> None:
 
 def bench_of(options: argparse.Namespace) -> Bench:
     """Raises NoModel."""
-    random, depths = build_cache() / "models", (8_158, 32_446)
-    if options.real is not None:
-        model, depths = real_model(options.real), (REAL_DEPTH,)
-    else:
-        model = ensure("builtin:noise-s", random)
-    return Bench(model, os.cpu_count() or 1, options.runs, (2_048,) if options.quick else depths)
+    real = options.real is not None
+    model = real_model(options.real) if real else ensure("builtin:noise-s", build_cache() / "models")
+    depths = (2_048,) if options.quick else (REAL_DEPTH,) if real else (8_158, 32_446)
+    return Bench(model, os.cpu_count() or 1, options.runs, depths)
 
 
 def arguments() -> argparse.Namespace:

@@ -231,11 +231,11 @@ class WindowedMemory(LlamaMemory):
     """That of a model with sliding windows, which can be cut in ranges as others can.
 
     llama.cpp gives a used cell to a new token where one sequence alone holds it and that one's window has passed it, and
-    tells nobody. What two sequences hold it never takes. So a sequence of ours, the keeper, becomes a holder of every cell
+    tells nobody. What two sequences hold it never takes. So a sequence of ours, the guard, becomes a holder of every cell
     before its window passes:
 
         a conversation   ├───────────────────────────────┼── window ──┤
-        the keeper       ├────────────────────────────────────┤
+        the guard        ├────────────────────────────────────┤
 
     And of a longer sequence llama.cpp saves the last window alone. So a state is saved in pieces of at most a window, each
     through a second sequence of ours, the carrier.
@@ -250,29 +250,29 @@ class WindowedMemory(LlamaMemory):
     ) -> None:
         super().__init__(backend, model, spec, cells, sequences, states)
         self._window = int(lib.llama_model_n_swa(model))
-        self._keeper, self._carrier = self.sequences, self.sequences + 1
-        self._kept = [0] * self.sequences  # the position before which all cells have the keeper, by sequence
+        self._guard, self._carrier = self.sequences, self.sequences + 1
+        self._guarded = [0] * self.sequences  # the position before which all cells have the guard, by sequence
 
     def decode(self, runs: Sequence[Run]) -> None:
         super().decode(runs)
         for sequence, end in {run.sequence: run.start + len(run.tokens) for run in runs}.items():
-            if end - self._kept[sequence] >= self._window // 2:
-                self._keep(sequence, end)
+            if end - self._guarded[sequence] >= self._window // 2:
+                self._guard_until(sequence, end)
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
-        if self._kept[target] < start:
-            self._keep(target, start)
+        if self._guarded[target] < start:
+            self._guard_until(target, start)
         super().copy(source, target, start, end)
-        self._kept[target] = min(max(start, self._kept[source]), end)
+        self._guarded[target] = min(max(start, self._guarded[source]), end)
 
     def remove(self, sequence: int, start: int, end: int) -> None:
         start, end = max(start, self._begin(sequence)), self.length(sequence) if end < 0 else end
         super().remove(sequence, start, end)
-        self._kept[sequence] = min(self._kept[sequence], start)
-        lib.llama_memory_seq_rm(self._memory, self._keeper, start, end)
+        self._guarded[sequence] = min(self._guarded[sequence], start)
+        lib.llama_memory_seq_rm(self._memory, self._guard, start, end)
         for other in range(self.sequences):
             if self.length(other) > start:
-                lib.llama_memory_seq_cp(self._memory, other, self._keeper, start, end)
+                lib.llama_memory_seq_cp(self._memory, other, self._guard, start, end)
 
     def save(self, sequence: int) -> bytes:
         pieces = [LlamaMemory.save(self, self._carrier) for _ in self._carried(sequence)]
@@ -282,14 +282,14 @@ class WindowedMemory(LlamaMemory):
         cells = 0
         for piece in pieces_of(state):
             found = LlamaMemory.restore(self, self._carrier, piece)
-            for holder in (sequence, self._keeper):
+            for holder in (sequence, self._guard):
                 lib.llama_memory_seq_cp(self._memory, self._carrier, holder, -1, -1)
             lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
             if not found:
                 self.remove(sequence, 0, -1)
                 return 0
             cells += found
-        self._kept[sequence] = self.length(sequence)
+        self._guarded[sequence] = self.length(sequence)
         return cells
 
     def count(self, sequence: int) -> int:
@@ -299,15 +299,17 @@ class WindowedMemory(LlamaMemory):
         """One piece of a sequence after another is the carrier's."""
         for start in range(self._begin(sequence), self.length(sequence), self._window):
             lib.llama_memory_seq_cp(self._memory, sequence, self._carrier, start, start + self._window)
-            yield
-            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
+            try:
+                yield
+            finally:
+                lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
 
     def _begin(self, sequence: int) -> int:
         return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
 
-    def _keep(self, sequence: int, end: int) -> None:
-        lib.llama_memory_seq_cp(self._memory, sequence, self._keeper, self._kept[sequence], end)
-        self._kept[sequence] = end
+    def _guard_until(self, sequence: int, end: int) -> None:
+        lib.llama_memory_seq_cp(self._memory, sequence, self._guard, self._guarded[sequence], end)
+        self._guarded[sequence] = end
 
 
 def pieces_of(state: bytes) -> Iterator[bytes]:

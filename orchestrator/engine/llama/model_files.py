@@ -11,6 +11,7 @@ from pathlib import Path
 
 import llama_cpp as lib
 
+from governor.architectures import windows_have_ranges
 from governor.footprint import rows_together
 from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
@@ -42,8 +43,18 @@ def fingerprint(spec: EngineSpec) -> str:
     chosen = factors(spec)
     rope = chosen.name if chosen is not None else ""
     settings = [spec.kv_type_k, spec.kv_type_v, spec.flash_attention, "unified", rope, native.identity()]
+    if windows_have_ranges(architecture_of(spec), flash_attention=spec.flash_attention):
+        settings.append("in pieces of a window")
     digest.update(repr(settings).encode())
     return digest.hexdigest()
+
+
+def architecture_of(spec: EngineSpec) -> str:
+    """ "" for no model."""
+    try:
+        return read_gguf(Path(spec.model)).text("general.architecture")
+    except GgufError:
+        return ""  # llama.cpp itself says why when it is loaded
 
 
 def load_model(spec: EngineSpec, progress: LoadProgress) -> object:
