@@ -3,13 +3,16 @@
 Rows and stories are those of `cases_engine`. Ids are drawn, so texts mean nothing; weights and shapes are real.
 """
 
-from collections.abc import Callable, Iterator
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from statistics import median
 
 import stories
-from answers import Engine
+from answers import Engine, Ids
 from cases_engine import (
     KIB,
     ROOM,
@@ -19,6 +22,7 @@ from cases_engine import (
     second_idle,
     second_running,
     stall,
+    stopping,
     thousands,
 )
 from llama_server import LlamaServer
@@ -33,6 +37,9 @@ ANSWERS_AT = {
     16 * KIB: (1,),
 }  # more would each be computed by the peer
 TOKENS = 64
+ROOT = Path(__file__).resolve().parent.parent
+FLOOR_TOKENS, QUESTIONS, LENGTH = 1_200, 50, 24
+CASE = "the same answers"
 
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
@@ -43,7 +50,66 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "8 conversations at once, cold": eight_at_once,
         "a long prompt beside a streaming answer": stall,
         "decoding": decoding,
+        "the same answers": same_answers,
     }
+
+
+def same_answers(bench: Bench) -> Iterator[Row]:
+    """Greedy answers about our own sources, on each way to a cached prefix, beside those with a prefix computed for each.
+
+    llama.cpp rounds otherwise in batches of another shape: so a prefix is computed alone, then the question, and answers
+    side by side, or a cold question in one batch with the end of its prefix, may differ where two tokens are nearly as likely.
+    """
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "codex" / "trees").glob("*.py")))
+    names = re.findall(r"^ *(?:async )?def (\w+)", text, re.MULTILINE)
+    cells = FLOOR_TOKENS + 8 * ROOM
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder)
+        with stopping(Ours(bench.model, cells, threads=bench.threads)) as engine:
+            ids, *asked = engine.encode([text, *(f"\n\n    def {name}(" for name in names[:QUESTIONS])])
+            floor = ids[:FLOOR_TOKENS]
+            alone = [answered_alone(engine, floor, tail) for tail in asked]
+            yield agreeing("shared", alone, [answered(engine, floor, tail) for tail in asked])
+            yield agreeing("cold, in one batch", alone, [answered_cold(engine, floor, tail) for tail in asked])
+            yield agreeing("shared, 8 at once", alone, at_once(engine, floor, asked))
+        with stopping(Ours(bench.model, cells, threads=bench.threads, folder=cache)) as engine:
+            answered(engine, floor, asked[0])
+        with stopping(Ours(bench.model, cells, threads=bench.threads, folder=cache)) as engine:
+            restored = engine.ask(floor, asked[0], LENGTH).answer()
+            yield Row(CASE, "restored: computed tokens", restored.computed, len(asked[0]))
+            yield agreeing("restored", alone, [answered(engine, floor, tail) for tail in asked])
+
+
+def answered_alone(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
+    engine.forget()
+    engine.ask(floor, [], 0).answer()
+    return answered(engine, floor, tail)
+
+
+def answered_cold(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
+    engine.forget()
+    return answered(engine, floor, tail)
+
+
+def answered(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
+    running = engine.ask(floor, tail, LENGTH)
+    running.answer()
+    return running.ids
+
+
+def at_once(engine: Ours, floor: Ids, asked: Sequence[Ids]) -> list[list[int]]:
+    found = []
+    for start in range(0, len(asked), 8):
+        running = [engine.ask(floor, tail, LENGTH) for tail in asked[start : start + 8]]
+        for one in running:
+            one.answer()
+        found += [one.ids for one in running]
+    return found
+
+
+def agreeing(way: str, alone: Sequence[list[int]], found: Sequence[list[int]]) -> Row:
+    same = sum(one == other for one, other in zip(alone, found, strict=True))
+    return Row(CASE, f"{way}: the same", same, len(alone), "answers", same / len(alone))
 
 
 def decoding(bench: Bench) -> Iterator[Row]:

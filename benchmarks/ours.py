@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from orchestrator.engine.messages import (
     AnswerDelta,
     Cancel,
     Completion,
+    DropFloor,
+    Encode,
+    Encoded,
     EngineReady,
     EngineSnapshot,
     Grant,
@@ -70,12 +74,18 @@ class Ours:
         self.ready: Future[ModelInfo] = Future()
         self.snapshot = EngineSnapshot(0)
         self.running: dict[int, Running] = {}
-        self.tickets = itertools.count(1)
+        self.tickets, self.names = itertools.count(1), itertools.count()
+        self.encoded: Future[list[list[int]]] = Future()
         self.floors: dict[bytes, str] = {}
         self.wire.send([spec])
         threading.Thread(target=self.read, daemon=True).start()
         self.info = self.ready.result(timeout=60)
         self.wire.send([Grant(1, cells=cells, window=cells)])
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self.encoded = Future[list[list[int]]]()
+        self.wire.send([Encode(0, tuple(texts))])
+        return encoded.result(timeout=60)
 
     def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
         ticket, name = next(self.tickets), self.floor(floor)
@@ -92,9 +102,14 @@ class Ours:
         """A floor's ids cross once, as they do from the daemon."""
         packed = ids_to_bytes(ids)
         if packed not in self.floors:
-            self.floors[packed] = f"floor-{len(self.floors)}"
+            self.floors[packed] = f"floor-{next(self.names)}"
             self.wire.send([PutFloor(self.floors[packed], packed)])
         return self.floors[packed]
+
+    def forget(self) -> None:
+        """Drops all floors: what is asked next is computed anew, where nothing is on disk."""
+        self.wire.send([DropFloor(name) for name in self.floors.values()])
+        self.floors.clear()
 
     def kv_bytes(self) -> int:
         return self.snapshot.kv_bytes
@@ -117,9 +132,12 @@ class Ours:
                     self.ready.set_result(info)
                 case LoadFailed(reason):
                     self.ready.set_exception(Refused(reason))
+                case Encoded(_, found):
+                    self.encoded.set_result([list(bytes_to_ids(one)) for one in found])
                 case EngineSnapshot():
                     self.snapshot = message
                 case AnswerDelta(ticket, ids=ids):
+                    self.running[ticket].ids += bytes_to_ids(ids)
                     self.running[ticket].tokens(len(bytes_to_ids(ids)))
                 case Completion(ticket):
                     finish(self.running.pop(ticket), message)
