@@ -57,8 +57,8 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
 def same_answers(bench: Bench) -> Iterator[Row]:
     """Greedy answers about our own sources, on each way to a cached prefix, beside those with a prefix computed for each.
 
-    llama.cpp rounds otherwise in batches of another shape: so a prefix is computed alone, then the question, and answers
-    side by side, or a cold question in one batch with the end of its prefix, may differ where two tokens are nearly as likely.
+    llama.cpp rounds otherwise in batches of another shape. So the prefix is computed alone, then the question. Answers side
+    by side may differ where two tokens are nearly as likely, and so may one whose question is computed with its prefix.
     """
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "codex" / "trees").glob("*.py")))
     names = re.findall(r"^ *(?:async )?def (\w+)", text, re.MULTILINE)
