@@ -1,4 +1,4 @@
-"""Tiny models of random weights: recurrent, hybrid, with a sliding window (none of which can be cut in ranges), LongRoPE.
+"""Tiny models of random weights: recurrent, hybrid, with a sliding window (cut in ranges with flash attention), LongRoPE.
 
 They share the built-in tokenizer. What they say means nothing; that equal tokens give equal answers is what tests need.
 """

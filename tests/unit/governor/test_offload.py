@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.budget import Demand, plan_budget
+from governor.architectures import windows_have_ranges
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
 from governor.model_shape import ModelShape, shape_of
@@ -51,6 +52,21 @@ def test_flash_attention_is_for_gpus_and_quantised_values_unless_it_is_set() -> 
     ]  # fmt: skip
     assert flash_attention(None, "f16", on_gpu=True) is True
     assert [flash_attention(asked, "f16", on_gpu=not asked) for asked in (True, False)] == [True, False]
+
+
+def test_a_model_with_sliding_windows_has_flash_attention_on_a_cpu_too_unless_it_is_off(llama: ModelShape) -> None:
+    windowed = replace(llama, window=512)
+    for asked, shape, wanted in ((None, llama, False), (None, windowed, True), (False, windowed, False)):
+        assert Offload(KvPlan(), flash=asked).for_shape(shape).plan.flash_attention is wanted
+    assert Offload(KvPlan(), on_gpu=True).for_shape(llama).plan.flash_attention is True
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flash", "ranges"),
+    [("gemma3", True, True), ("gemma3", False, False), ("llama4", True, False), ("deepseek4", True, False)],
+)
+def test_windows_have_ranges_where_they_slide_and_a_step_is_one_batch(architecture: str, flash: bool, ranges: bool) -> None:
+    assert windows_have_ranges(architecture, flash_attention=flash) is ranges
 
 
 def test_a_kv_type_whose_blocks_do_not_divide_a_head_names_those_that_do(tiny_model: Callable[..., Path]) -> None:
