@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.budget import Demand, plan_budget
 from governor.architectures import windows_have_ranges
+from governor.budget import Demand, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
 from governor.model_shape import ModelShape, shape_of
@@ -65,7 +65,9 @@ def test_a_model_with_sliding_windows_has_flash_attention_on_a_cpu_too_unless_it
     ("architecture", "flash", "ranges"),
     [("gemma3", True, True), ("gemma3", False, False), ("llama4", True, False), ("deepseek4", True, False)],
 )
-def test_windows_have_ranges_where_they_slide_and_a_step_is_one_batch(architecture: str, flash: bool, ranges: bool) -> None:
+def test_windows_have_ranges_where_they_slide_and_a_step_is_one_batch(
+    architecture: str, flash: bool, ranges: bool
+) -> None:
     assert windows_have_ranges(architecture, flash_attention=flash) is ranges
 
 
