@@ -23,7 +23,7 @@ from stories import Warm
 from orchestrator.engine.builtin import ensure
 
 Figures = TypeVar("Figures")
-Running = TypeVar("Running", bound=Engine)
+EngineT = TypeVar("EngineT", bound=Engine)
 ROOM = 2_048  # cells beside the floor, for questions and answers
 KIB = 1_024
 
@@ -250,7 +250,7 @@ def with_theirs(
 
 
 @contextmanager
-def stopping(engine: Running) -> Iterator[Running]:
+def stopping(engine: EngineT) -> Iterator[EngineT]:
     try:
         yield engine
     finally:

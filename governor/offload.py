@@ -20,8 +20,8 @@ NO_FLASH = frozenset({"grok"})  # llama.cpp turns flash attention off for these,
 
 @dataclass(frozen=True)
 class Offload:
-    """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None: flash attention
-    where it suits the model and whether it runs `on_gpu`, which `for_shape` decides.
+    """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None:
+    `for_shape` chooses flash attention, by the model's window and `on_gpu`.
 
     `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
     each GPU takes, in any unit; none: by what is free there.
@@ -37,6 +37,7 @@ class Offload:
     on_gpu: bool = False
 
     def for_shape(self, shape: ModelShape) -> "Offload":
+        """The same for one model: before, `plan` knows nothing of flash attention."""
         flash = flash_attention(self.flash, self.plan.values, on_gpu=self.on_gpu, window=shape.window)
         return replace(self, plan=replace(self.plan, flash_attention=flash))
 

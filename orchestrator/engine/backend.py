@@ -114,7 +114,7 @@ class Backend(Protocol):
     tokens: int  # of the vocabulary: every id is below it
 
     def open(self, cells: int, sequences: int) -> Memory:
-        """Raises BackendError when the memory cannot be had."""
+        """`sequences` of the memory may be fewer. Raises BackendError when it cannot be had."""
         ...
 
     def sampler(self, sampling: Sampling) -> Sampler:

@@ -38,7 +38,7 @@ class EngineSpec:
     gpu_layers: int = -1  # as many as fit
     kv_type_k: str = "f16"
     kv_type_v: str = "f16"
-    flash_attention: bool = False  # as `governor.offload.flash_attention` has it
+    flash_attention: bool = False  # chosen by `governor.offload.flash_attention`
     drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
     context: int = 0  # tokens of the longest sequence that will be granted; 0: what the model was trained for

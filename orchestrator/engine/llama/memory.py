@@ -8,6 +8,7 @@ Only tokens with finite logits are chosen, and none that the ticket's schema for
 import ctypes
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +142,6 @@ class LlamaMemory:
     def __init__(
         self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
     ) -> None:
-        sequences = min(sequences, MOST_SEQUENCES - self.own_sequences)
         parameters = context_parameters(
             spec, cells, sequences + self.own_sequences, heads=int(lib.llama_model_n_head(model))
         )
@@ -228,17 +228,17 @@ class LlamaMemory:
 
 
 class WindowedMemory(LlamaMemory):
-    """That of a model with sliding windows, which can be cut in ranges as others can.
+    """The memory of a model with sliding windows. It is cut in ranges as others are.
 
-    llama.cpp gives a used cell to a new token where one sequence alone holds it and that one's window has passed it, and
-    tells nobody. What two sequences hold it never takes. So a sequence of ours, the guard, becomes a holder of every cell
-    before its window passes:
+    llama.cpp gives a used cell to a new token where one sequence alone holds it and the window of that sequence has passed
+    it; nothing reports it. It never takes a cell that two sequences hold. So a sequence of ours, the guard, becomes a
+    holder of every cell before its window passes. After each step, length - guarded < window // 2:
 
         a conversation   ├───────────────────────────────┼── window ──┤
-        the guard        ├────────────────────────────────────┤
+        the guard        ├────────────────────────────────────┤ guarded
 
-    And of a longer sequence llama.cpp saves the last window alone. So a state is saved in pieces of at most a window, each
-    through a second sequence of ours, the carrier.
+    Of a sequence longer than the window llama.cpp saves only the last window. So a state is saved in pieces of at most a
+    window, each through a second sequence of ours, the carrier.
 
     A step must be one batch to llama.cpp, as it is with flash attention: of two the second could take cells of the first.
     """
@@ -248,10 +248,10 @@ class WindowedMemory(LlamaMemory):
     def __init__(
         self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
     ) -> None:
-        super().__init__(backend, model, spec, cells, sequences, states)
+        super().__init__(backend, model, spec, cells, min(sequences, MOST_SEQUENCES - self.own_sequences), states)
         self._window = int(lib.llama_model_n_swa(model))
         self._guard, self._carrier = self.sequences, self.sequences + 1
-        self._guarded = [0] * self.sequences  # the position before which all cells have the guard, by sequence
+        self._guarded = [0] * self.sequences  # by sequence: the guard holds its cells before this position
 
     def decode(self, runs: Sequence[Run]) -> None:
         super().decode(runs)
@@ -266,43 +266,59 @@ class WindowedMemory(LlamaMemory):
         self._guarded[target] = min(max(start, self._guarded[source]), end)
 
     def remove(self, sequence: int, start: int, end: int) -> None:
-        start, end = max(start, self._begin(sequence)), self.length(sequence) if end < 0 else end
+        begin, length, guarded = self._begin(sequence), self.length(sequence), self._guarded[sequence]
         super().remove(sequence, start, end)
-        self._guarded[sequence] = min(self._guarded[sequence], start)
-        lib.llama_memory_seq_rm(self._memory, self._guard, start, end)
+        if end < 0 or end >= length:
+            self._guarded[sequence] = min(guarded, start)
+        first, last = max(start, begin), min(guarded, end) if end >= 0 else guarded
+        if first >= last:
+            return  # the guard holds none of these cells because of this sequence
+        lib.llama_memory_seq_rm(self._memory, self._guard, first, last)
         for other in range(self.sequences):
-            if self.length(other) > start:
-                lib.llama_memory_seq_cp(self._memory, other, self._guard, start, end)
+            if self._guarded[other] > first:
+                lib.llama_memory_seq_cp(self._memory, other, self._guard, first, min(last, self._guarded[other]))
 
     def save(self, sequence: int) -> bytes:
-        pieces = [LlamaMemory.save(self, self._carrier) for _ in self._carried(sequence)]
-        return b"".join(part for piece in pieces for part in (PIECE_LENGTH.pack(len(piece)), piece))
+        parts = list[bytes]()
+        for start in self._starts(sequence):
+            with self._carrying(sequence, start):
+                piece = LlamaMemory.save(self, self._carrier)
+            parts += (PIECE_LENGTH.pack(len(piece)), piece)
+        return b"".join(parts)
 
     def restore(self, sequence: int, state: bytes) -> int:
         cells = 0
         for piece in pieces_of(state):
             found = LlamaMemory.restore(self, self._carrier, piece)
-            for holder in (sequence, self._guard):
+            for holder in (sequence, self._guard) if found else ():
                 lib.llama_memory_seq_cp(self._memory, self._carrier, holder, -1, -1)
             lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
             if not found:
                 self.remove(sequence, 0, -1)
                 return 0
+            self._guarded[sequence] = self.length(sequence)
             cells += found
-        self._guarded[sequence] = self.length(sequence)
         return cells
 
     def count(self, sequence: int) -> int:
-        return sum(self._cells_of(self._carrier) for _ in self._carried(sequence))
+        cells = 0
+        for start in self._starts(sequence):
+            with self._carrying(sequence, start):
+                cells += self._cells_of(self._carrier)
+        return cells
 
-    def _carried(self, sequence: int) -> Iterator[None]:
-        """One piece of a sequence after another is the carrier's."""
-        for start in range(self._begin(sequence), self.length(sequence), self._window):
-            lib.llama_memory_seq_cp(self._memory, sequence, self._carrier, start, start + self._window)
-            try:
-                yield
-            finally:
-                lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
+    def _starts(self, sequence: int) -> range:
+        """Where the pieces of a sequence begin."""
+        return range(self._begin(sequence), self.length(sequence), self._window)
+
+    @contextmanager
+    def _carrying(self, sequence: int, start: int) -> Iterator[None]:
+        """The carrier holds one piece of a sequence."""
+        lib.llama_memory_seq_cp(self._memory, sequence, self._carrier, start, start + self._window)
+        try:
+            yield
+        finally:
+            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
 
     def _begin(self, sequence: int) -> int:
         return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
@@ -313,11 +329,13 @@ class WindowedMemory(LlamaMemory):
 
 
 def pieces_of(state: bytes) -> Iterator[bytes]:
+    """Those that are there whole."""
     at = 0
-    while at < len(state):
+    while at + PIECE_LENGTH.size <= len(state):
         (length,) = PIECE_LENGTH.unpack_from(state, at)
         at += PIECE_LENGTH.size + length
-        yield state[at - length : at]
+        if at <= len(state):
+            yield state[at - length : at]
 
 
 class Rows:

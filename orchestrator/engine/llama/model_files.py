@@ -50,7 +50,7 @@ def fingerprint(spec: EngineSpec) -> str:
 
 
 def architecture_of(spec: EngineSpec) -> str:
-    """ "" for no model."""
+    """Empty where the file cannot be read."""
     try:
         return read_gguf(Path(spec.model)).text("general.architecture")
     except GgufError:

@@ -91,6 +91,18 @@ def test_a_damaged_piece_restores_nothing_and_leaves_no_cell(sliding: Subject) -
     memory.close()
 
 
+@pytest.mark.parametrize("cut", [4, 1000, -200, -1])
+def test_a_state_that_is_cut_off_is_never_taken_for_whole_and_leaves_no_cell(sliding: Subject, cut: int) -> None:
+    memory = sliding.open(CELLS, SEQUENCES)
+    feed(memory, 0, sliding.floor)
+    state = memory.save(0)
+    memory.remove(0, 0, -1)
+    assert memory.restore(1, state[:cut]) < len(sliding.floor)
+    memory.remove(1, 0, -1)
+    feed(memory, 2, (sliding.floor * 2)[: memory.cells])
+    memory.close()
+
+
 @dataclass
 class Life:
     """Random work on one memory; `held` is what each sequence must hold."""
