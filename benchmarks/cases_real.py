@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+import cases_engine
 import stories
 from answers import Engine, Ids
 from cases_engine import (
@@ -30,6 +31,7 @@ from ours import Ours
 from prompts import ids
 from report import Row, rate
 
+ALIKE = (one_codex, second_running, second_idle, eight_at_once, stall)
 ANSWERS_AT = {
     0: (1, 4, 8),
     2 * KIB: (1, 4, 8),
@@ -43,15 +45,8 @@ CASE = "the same answers"
 
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
-    return {
-        "warm, changed, restarted": one_codex,
-        "second conversation, first running": second_running,
-        "second conversation, first idle": second_idle,
-        "8 conversations at once, cold": eight_at_once,
-        "a long prompt beside a streaming answer": stall,
-        "decoding": decoding,
-        "the same answers": same_answers,
-    }
+    alike = {name: case for name, case in cases_engine.cases().items() if case in ALIKE}
+    return {**alike, "decoding": decoding, CASE: same_answers}
 
 
 def same_answers(bench: Bench) -> Iterator[Row]:
