@@ -42,7 +42,7 @@ bench: install  ## figures with llama-server beside ours: a table, and JSON unde
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 bench-real: install  ## the same with real weights: Gemma 3 270M, or MODEL=FILE
-	@$(BIN)/python benchmarks/run.py --real $(MODEL) $(BENCH_ARGS)
+	@$(BIN)/python benchmarks/run.py --real $(if $(MODEL),"$(MODEL)") $(BENCH_ARGS)
 
 bounds: install ## tests with the lowest versions that pyproject.toml allows
 	@scripts/lowest_versions.sh

@@ -24,9 +24,10 @@ import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_search  # noqa: E402
 from answers import Refused  # noqa: E402
-from cases_engine import Bench  # noqa: E402
+from cases_engine import ROOM, Bench, stopping  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
 from machine import machine, sentence  # noqa: E402
+from ours import Ours  # noqa: E402
 from private_daemon import DaemonError  # noqa: E402
 from real_model import NoModel, real_model  # noqa: E402
 from report import Row, save, table  # noqa: E402
@@ -42,8 +43,8 @@ def main() -> None:
     about = machine()
     try:
         bench = bench_of(options)
-    except NoModel as error:
-        sys.exit(str(error))
+    except (NoModel, Refused) as error:
+        sys.exit(f"no figures: {error}")
     rows: list[Row] = []
     for name, case in chosen(options.only, real=options.real is not None).items():
         rows += run(name, case, bench)
@@ -53,9 +54,11 @@ def main() -> None:
 
 
 def bench_of(options: argparse.Namespace) -> Bench:
-    """Raises NoModel."""
+    """Raises NoModel, or Refused where the engine does not load the model: said once, before the first case."""
     real = options.real is not None
     model = real_model(options.real) if real else ensure("builtin:noise-s", build_cache() / "models")
+    with stopping(Ours(model, ROOM)):
+        pass
     depths = (2_048,) if options.quick else (REAL_DEPTH,) if real else (8_158, 32_446)
     return Bench(model, os.cpu_count() or 1, options.runs, depths)
 
