@@ -14,7 +14,8 @@ import numpy as np
 from orchestrator.engine.backend import BackendError, Run
 from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import native
-from orchestrator.engine.llama.memory import Rows, read_metadata
+from orchestrator.engine.llama.memory import Rows
+from orchestrator.engine.llama.model_files import read_metadata
 from orchestrator.engine.model import EmbeddingSpec, default_threads
 from orchestrator.engine.vocab.vocabulary import tokenized, well_formed
 

@@ -1,8 +1,7 @@
-"""The port to llama.cpp, through llama-cpp-python's low-level API: a model, the memory of a pool, the choice of tokens.
+"""The port to llama.cpp, through llama-cpp-python's low-level API: a model and the memory of a pool.
 
 One writer calls everything but `encode`, `pieces` and `sampler`. Flash attention is set, never left to be guessed, because
 the result cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
-Only tokens with finite logits are chosen, and none that the ticket's schema forbids.
 """
 
 import ctypes
@@ -20,8 +19,18 @@ from governor.architectures import windows_have_ranges
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.model_files import context_parameters, fingerprint, load_model, offloaded_layers
-from orchestrator.engine.llama.schema import Constraint, Schemas
+from orchestrator.engine.llama.model_files import (
+    chat_template,
+    context_parameters,
+    fingerprint,
+    gpu_name,
+    load_model,
+    offloaded_layers,
+    read_metadata,
+    token_text,
+)
+from orchestrator.engine.llama.sampler import LlamaSampler
+from orchestrator.engine.llama.schema import Schemas
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
 from orchestrator.engine.vocab import Vocabulary
@@ -29,11 +38,6 @@ from orchestrator.engine.vocab import Vocabulary
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
 MOST_SEQUENCES = 256  # of one llama.cpp context
 PIECE_LENGTH = struct.Struct("<Q")  # in front of each piece of a windowed memory's state
-PENALTY_WINDOW = 64
-RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
-NEVER = np.float32(-np.inf)
-TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class LlamaBackend:
         kind = WindowedMemory if self.windowed and self.ranges else LlamaMemory
         return kind(self, self._model, self._spec, cells, sequences, self._states)
 
-    def sampler(self, sampling: Sampling) -> "LlamaSampler":
+    def sampler(self, sampling: Sampling) -> LlamaSampler:
         constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
         return LlamaSampler(sampling, self._model, constraint)
 
@@ -374,134 +378,3 @@ class Rows:
         assert 0 < count <= self._size
         self._batch.n_tokens = count
         return self._batch
-
-
-# -- what a model says of itself
-
-
-def read_metadata(model: object) -> dict[str, str]:
-    found, buffer = {}, ctypes.create_string_buffer(65536)
-    for index in range(lib.llama_model_meta_count(model)):
-        lib.llama_model_meta_key_by_index(model, index, buffer, len(buffer))
-        key = buffer.value.decode("utf-8", "replace")
-        lib.llama_model_meta_val_str_by_index(model, index, buffer, len(buffer))
-        found[key] = buffer.value.decode("utf-8", "replace")
-    return found
-
-
-def chat_template(model: object) -> str:
-    found = lib.llama_model_chat_template(model, None)
-    return found.decode("utf-8", "replace") if found else ""
-
-
-def token_text(vocabulary: object, token: int) -> str:
-    if token < 0:
-        return ""
-    found = lib.llama_vocab_get_text(vocabulary, token)
-    return found.decode("utf-8", "replace") if found else ""
-
-
-def gpu_name() -> str:
-    for index in range(lib.ggml_backend_dev_count()) if hasattr(lib, "ggml_backend_dev_count") else []:
-        device = lib.ggml_backend_dev_get(index)
-        if lib.ggml_backend_dev_type(device) == 1:
-            description: bytes = lib.ggml_backend_dev_description(device)
-            return description.decode("utf-8", "replace")
-    return "GPU"
-
-
-# -- the next token
-
-
-class LlamaSampler:
-    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns llama.cpp's samplers until `close`."""
-
-    def __init__(self, sampling: Sampling, model: object, constraint: Constraint | None = None) -> None:
-        self._sampling = sampling
-        self._constraint = constraint
-        plain = sampling.greedy and sampling.repeat_penalty == 1.0
-        self._chain = None if plain else make_chain(sampling, model)
-
-    def accept_prompt(self, tokens: Sequence[int]) -> None:
-        if self._chain is not None and self._sampling.repeat_penalty != 1.0:
-            for token in tokens[-PENALTY_WINDOW:]:
-                lib.llama_sampler_accept(self._chain, token)
-
-    def choose(self, logits: Logits) -> tuple[int, tuple[tuple[int, float], ...]]:
-        """The next token, and if wanted its log-probability followed by those of the likeliest. Accepts nothing.
-
-        Raises SchemaRefused where finding out what the schema allows would hold up everybody else.
-        """
-        token = self._draw(logits)
-        if self._constraint is not None and not self._constraint.allows(token):
-            token = self._draw(np.where(self._constraint.mask()[: len(logits)], logits, NEVER))
-        if not np.isfinite(logits[token]):
-            raise BackendError("the model gave no finite logits: its weights or its KV are damaged")
-        return token, with_likeliest(logits, token, self._sampling.logprobs)
-
-    def accept(self, token: int) -> None:
-        if self._chain is not None:
-            lib.llama_sampler_accept(self._chain, token)
-        if self._constraint is not None:
-            self._constraint.accept(token)
-
-    def close(self) -> None:
-        if self._chain is not None:
-            lib.llama_sampler_free(self._chain)
-        self._chain = None
-
-    def _draw(self, logits: Logits) -> int:
-        return int(logits.argmax()) if self._chain is None else drawn(self._chain, logits)
-
-
-def drawn(chain: object, logits: Logits) -> int:
-    """What a chain of samplers selects; the first of what it leaves where it selects nothing."""
-    data = np.zeros(len(logits), TOKEN_DATA)
-    data["id"], data["logit"] = np.arange(len(logits), dtype=np.int32), logits
-    pointer = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
-    candidates = lib.llama_token_data_array(data=pointer, size=len(logits), selected=-1, sorted=False)
-    lib.llama_sampler_apply(chain, ctypes.byref(candidates))
-    return int(data["id"][max(0, candidates.selected)])
-
-
-def make_chain(sampling: Sampling, model: object) -> object:
-    words = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
-    chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-    if sampling.repeat_penalty != 1.0:
-        lib.llama_sampler_chain_add(
-            chain, lib.llama_sampler_init_penalties(words, PENALTY_WINDOW, sampling.repeat_penalty, 0.0, 0.0)
-        )
-    if sampling.greedy:
-        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_greedy())
-        return chain
-    # top-k first: top-p alone would sort the whole vocabulary, 2.7 ms a token.
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_k(sampling.top_k))
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_top_p(sampling.top_p, 1))
-    if sampling.min_p > 0:
-        lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_min_p(sampling.min_p, 1))
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_temp(sampling.temperature))
-    seed = RANDOM_SEED if sampling.seed is None else sampling.seed % RANDOM_SEED
-    lib.llama_sampler_chain_add(chain, lib.llama_sampler_init_dist(seed))
-    return chain
-
-
-def with_likeliest(logits: Logits, token: int, most: int | None) -> tuple[tuple[int, float], ...]:
-    """The token with its log-probability, then the `most` likeliest; nothing where None are wanted."""
-    if most is None:
-        return ()
-    total = log_of_sum(logits)  # over the whole vocabulary: once a token
-    return tuple((one, float(logits[one]) - total) for one in (token, *likeliest(logits, most)))
-
-
-def log_of_sum(logits: Logits) -> float:
-    """The natural logarithm of the sum of their exponentials: what a logit lies below is its log-probability."""
-    highest = logits.max()
-    return float(highest) + float(np.log(np.exp(logits - highest).sum()))
-
-
-def likeliest(logits: Logits, most: int) -> list[int]:
-    """The `most` likeliest tokens, likeliest first."""
-    if most <= 0:
-        return []
-    best = np.argpartition(-logits, min(most, len(logits) - 1))[:most]
-    return sorted(best.tolist(), key=lambda token: (-float(logits[token]), token))

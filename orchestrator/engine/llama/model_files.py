@@ -1,4 +1,4 @@
-"""A model's file: its fingerprint, which rotation factors it takes, and how llama.cpp is asked to load it.
+"""A model's file: its fingerprint, which rotation factors it takes, how llama.cpp is asked to load it, what it then says.
 
 What llama.cpp would refuse or abort on is checked before it is asked, by whoever chose the settings.
 """
@@ -152,3 +152,37 @@ def overrides(factors: Factors) -> "ctypes.Array[lib.llama_model_kv_override]":
     found[0].tag, found[0].key = lib.LLAMA_KV_OVERRIDE_TYPE_INT, factors.key.encode()
     found[0].value.val_i64 = factors.original
     return found
+
+
+# -- what a loaded model says of itself
+
+
+def read_metadata(model: object) -> dict[str, str]:
+    found, buffer = {}, ctypes.create_string_buffer(65536)
+    for index in range(lib.llama_model_meta_count(model)):
+        lib.llama_model_meta_key_by_index(model, index, buffer, len(buffer))
+        key = buffer.value.decode("utf-8", "replace")
+        lib.llama_model_meta_val_str_by_index(model, index, buffer, len(buffer))
+        found[key] = buffer.value.decode("utf-8", "replace")
+    return found
+
+
+def chat_template(model: object) -> str:
+    found = lib.llama_model_chat_template(model, None)
+    return found.decode("utf-8", "replace") if found else ""
+
+
+def token_text(vocabulary: object, token: int) -> str:
+    if token < 0:
+        return ""
+    found = lib.llama_vocab_get_text(vocabulary, token)
+    return found.decode("utf-8", "replace") if found else ""
+
+
+def gpu_name() -> str:
+    for index in range(lib.ggml_backend_dev_count()) if hasattr(lib, "ggml_backend_dev_count") else []:
+        device = lib.ggml_backend_dev_get(index)
+        if lib.ggml_backend_dev_type(device) == 1:
+            description: bytes = lib.ggml_backend_dev_description(device)
+            return description.decode("utf-8", "replace")
+    return "GPU"

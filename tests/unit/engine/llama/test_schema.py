@@ -583,7 +583,7 @@ import numpy as np
 from orchestrator.engine.llama import native
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.llama.memory import LlamaSampler
+from orchestrator.engine.llama.sampler import LlamaSampler
 from orchestrator.engine.llama.schema import Schemas
 
 native.start()

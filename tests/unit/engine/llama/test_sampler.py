@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.llama import native
-from orchestrator.engine.llama.memory import LlamaSampler, with_likeliest
+from orchestrator.engine.llama.sampler import LlamaSampler, with_likeliest
 from orchestrator.engine.llama.schema import Constraint, Schemas
 from orchestrator.engine.messages import Sampling
 
