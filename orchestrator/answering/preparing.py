@@ -291,12 +291,14 @@ class Preparer:
             max_tokens=min(ask.max_tokens, room),
             sampling=sampling_of(ask, self.greedy),
             stop=(*ask.stop, *asked.chat_model.stop),
+            marks=composed.assembled.marks,
         )
 
 
 def job_of(job: InferenceJob, composed: Composed) -> InferenceJob:
     """The job for another prompt."""
-    return replace(job, floor=composed.assembled.floor.name, tail=composed.assembled.tail)
+    prompt = composed.assembled
+    return replace(job, floor=prompt.floor.name, tail=prompt.tail, marks=prompt.marks)
 
 
 def sigil_of(principal: Principal) -> SigilView:

@@ -103,7 +103,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class InferenceJob:
-    """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing."""
+    """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing.
+
+    `marks`: positions in the tail, ascending, at which the owner's other prompts are likely to part from this one.
+    """
 
     ticket: int
     floor: str
@@ -115,6 +118,7 @@ class InferenceJob:
     urgency: Urgency = Urgency.INTERACTIVE
     grant: int = 0  # number of the grant the plan was made under; 0: any
     replay: int = 0  # how often this job was handed in again after a crash
+    marks: tuple[int, ...] = ()
 
     @property
     def is_in_advance(self) -> bool:

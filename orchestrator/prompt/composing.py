@@ -17,7 +17,7 @@ from typing import Protocol
 
 import anyio
 
-from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Prompt
+from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt
 from formatters.context import TurnContext
 from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
@@ -31,6 +31,7 @@ FLOORS_KEPT = 16  # more only costs joining ids again
 TEXTS_AT_ONCE = 256  # in one call to the encoder: while a floor is tokenised, other calls get their turn between
 REST = ORDER[len(FLOOR) :]
 TEMPLATE = "template"
+_ATTACHED = ("codex", "attachments")  # nodes of what comes before a question and is the same for the next one about it
 
 Layout = Sequence[Piece]  # as formatters.template.ChatTemplate.layout cuts it
 _Difference = tuple[BlockKind, str, str]  # the block, the item, and why
@@ -65,11 +66,13 @@ class Floor:
 
 @dataclass(frozen=True, eq=False)
 class Assembled:
-    """A whole prompt: a shared floor, and the four blocks right of it, which are `owner`'s (uid)."""
+    """A whole prompt: a shared floor, and the four blocks right of it, which are `owner`'s (uid). `marks`: positions in the
+    tail, as an `InferenceJob` has them."""
 
     floor: Floor
     rest: tuple[BlockIds, ...]
     owner: int
+    marks: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> tuple[BlockIds, ...]:
@@ -154,8 +157,9 @@ class Assembler:
 
     async def assemble(self, prompt: Prompt, layout: Layout, owner: int) -> Assembled:
         """The prompt's ids. LoreError when the engine that encodes is gone."""
-        floor = await self.floor(prompt, layout)
-        return Assembled(floor, await self._blocks(_parts(prompt, layout, REST), REST), owner)
+        floor, texts = await self.floor(prompt, layout), _parts(prompt, layout, REST)
+        ids = await self._encoded(texts)
+        return Assembled(floor, blocks_of(texts, ids, REST), owner, marks_of(texts, ids, len(prompt.turns)))
 
     async def floor(self, prompt: Prompt, layout: Layout) -> Floor:
         """Identity and Codex of this prompt: as they are kept, or tokenised now. Who asks meanwhile waits for that."""
@@ -168,14 +172,9 @@ class Assembler:
         return self._floors[key]
 
     async def _build(self, prompt: Prompt, layout: Layout) -> Floor:
-        blocks = await self._blocks(_parts(prompt, layout, FLOOR), FLOOR)
+        texts = _parts(prompt, layout, FLOOR)
+        blocks = blocks_of(texts, await self._encoded(texts), FLOOR)
         return Floor(floor_name(self._root, blocks), blocks)
-
-    async def _blocks(self, texts: Sequence[PromptPart], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
-        gathered: dict[BlockKind, list[Ids]] = {kind: [] for kind in kinds}
-        for part, ids in zip(texts, await self._encoded(texts), strict=True):
-            gathered[part.block].append(ids)
-        return tuple(BlockIds(kind, b"".join(ids)) for kind, ids in gathered.items())
 
     async def _encoded(self, texts: Sequence[PromptPart]) -> list[Ids]:
         """Ids of each part, in order."""
@@ -193,6 +192,38 @@ class Assembler:
         self._floors[key] = floor
         while len(self._floors) > self._kept:
             self._floors.popitem(last=False)
+
+
+def blocks_of(texts: Sequence[PromptPart], ids: Sequence[Ids], kinds: Sequence[BlockKind]) -> tuple[BlockIds, ...]:
+    gathered: dict[BlockKind, list[Ids]] = {kind: [] for kind in kinds}
+    for part, of_part in zip(texts, ids, strict=True):
+        gathered[part.block].append(of_part)
+    return tuple(BlockIds(kind, b"".join(of_kind)) for kind, of_kind in gathered.items())
+
+
+def marks_of(texts: Sequence[PromptPart], ids: Sequence[Ids], turns: int) -> tuple[int, ...]:
+    """Positions at which the owner's other prompts are likely to part from this one, which has so many earlier turns.
+
+    Environment · Karma │ turns · attachments │ evidence · question │ what the template writes before an answer
+    """
+    begins, at, end = dict[int, int](), 0, 0
+    for part, of_part in zip(texts, ids, strict=True):
+        tokens = len(of_part) // ID_BYTES
+        if part.item is not None:
+            begins.setdefault(_stretch(part.block, part.item, turns), at)
+            end = at + tokens
+        at += tokens
+    begins.pop(0, None)
+    return tuple(sorted({*begins.values(), end}))
+
+
+def _stretch(block: BlockKind, item: Item, turns: int) -> int:
+    """Of the picture above, from 0."""
+    if block is BlockKind.QUERY:
+        return 2
+    if block is not BlockKind.STATE:
+        return 0
+    return 1 if item.turn < turns or item.node in _ATTACHED else 2
 
 
 def floor_name(root: str, blocks: Sequence[BlockIds]) -> str:

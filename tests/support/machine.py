@@ -90,8 +90,10 @@ class Machine:
         self.floors[name] = list(ids)
         self.loop.handle(PutFloor(name, ids_to_bytes(ids)))
 
-    def ask(self, ticket: int, floor: str, tail: Sequence[int], max_tokens: int, owner: int = 1) -> None:
-        self.loop.handle(InferenceJob(ticket, floor, ids_to_bytes(tail), owner, max_tokens))
+    def ask(
+        self, ticket: int, floor: str, tail: Sequence[int], max_tokens: int, owner: int = 1, marks: tuple[int, ...] = ()
+    ) -> None:
+        self.loop.handle(InferenceJob(ticket, floor, ids_to_bytes(tail), owner, max_tokens, marks=marks))
 
     def answer(self, ticket: int) -> list[int]:
         return self.answers.get(ticket, [])

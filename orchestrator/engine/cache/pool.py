@@ -64,14 +64,16 @@ class Pool:
         """The sequence that saves and restores ranges: the last one, which the tree does not have."""
         return self.memory.sequences - 1
 
-    def admit(self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int) -> Node | None:
+    def admit(
+        self, ticket: int, ids: "array[int]", cut: int, owner: int, max_tokens: int, marks: Sequence[int] = ()
+    ) -> Node | None:
         """Leases a prompt and reserves what it and its answer need, evicting what nobody uses; None when that fails.
 
         The last token of a prompt that wants an answer is always computed, and by this ticket: its logits are needed.
         Raises OutOfTime while more is to be evicted than the round has time for.
         """
         limit = len(ids) - 1 if max_tokens else len(ids)
-        tip = self.tree.lease(ids, cut, owner, limit)
+        tip = self.tree.lease(ids, cut, owner, limit, marks)
         if max_tokens:
             tip.computed_by = ticket
         self._growth[ticket] = max_tokens

@@ -1,13 +1,20 @@
 """The prefix tree over a memory that cannot be cut in ranges: recurrent, hybrid, windows with plain attention.
 
-    root ── floor ■── first turn ■── second turn ■        ■ an anchor: a sequence that ends where its node ends
-                 └─── another conversation ■
+    root ── floor ■── environment ■── first turn ■── second turn ■      ■ an anchor: a sequence that ends where its
+                                 └─── another conversation ■              node ends
 
 Every node with cells has an anchor of its own. A prompt shares a path up to an anchor and no further; nodes are never
-split. Laws beside those of `tree`: a sequence is copied at its end and removed as a whole; it is never cut.
+split. So the nodes of a new path end at its marks. Each mark costs a step of prefill, and is left out where the node
+before it ends nearly there. Laws beside those of `tree`: a sequence is copied at its end and removed as a whole; it is
+never cut.
 """
 
+from collections.abc import Sequence
+
 from orchestrator.engine.cache.tree import Node, Tokens, Tree, common_prefix
+
+# Tokens that a node up to a mark has at least: a step of one token takes as long as about 7 tokens of a long one.
+LEAST_TO_MARK = 32
 
 
 class AnchoredTree(Tree):
@@ -30,17 +37,26 @@ class AnchoredTree(Tree):
                     stack.append(child)
         return best, best.end
 
+    def _ends(self, shared: int, cut: int, marks: Sequence[int], length: int) -> list[int]:
+        ends = super()._ends(shared, cut, (), length)
+        at = max(shared, cut)
+        for mark in marks:
+            if at + LEAST_TO_MARK <= mark < length:
+                ends.append(mark)
+                at = mark
+        return sorted(ends)
+
     def _sequence_for(self, node: Node) -> int:
         """A sequence that ends where the node above ends, which keeps its own.
 
-        What leads to one node alone is merged with it before anything is evicted. Last of all a node takes over the
-        sequence of the node above.
+        What leads to one node alone is merged with it before anything is evicted; the beginning of a tail, from which the
+        next conversation goes on, only where nothing can be. Last of all a node takes over the sequence of the node above.
         """
         above = node.parent
         assert above is not None
         while not self._spare:
-            lone = min(filter(self._lone, self.nodes()), key=lambda upper: upper.used, default=None)
-            if lone is not None:
+            lone = min(filter(self._lone, self.nodes()), key=lambda one: (one.begins_tail, one.used), default=None)
+            if lone is not None and (not lone.begins_tail or self.stalest() is None):
                 self._merge(lone)
             elif self._only(above) and self.stalest() is None:
                 self._merge(above)

@@ -13,7 +13,7 @@ use are the sum of `computed`. This file knows no sampling, no time and no bytes
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -66,6 +66,11 @@ class Node:
     @property
     def complete(self) -> bool:
         return self.computed == len(self.ids)
+
+    @property
+    def begins_tail(self) -> bool:
+        """Whether it is right behind the floor, where all conversations of its owner begin."""
+        return self.owner is not None and self.parent is not None and self.parent.owner is None
 
     def path(self) -> list["Node"]:
         """From below the root down to this node."""
@@ -208,20 +213,22 @@ class Tree:
 
     # -- leasing
 
-    def lease(self, ids: Tokens, cut: int, owner: int, limit: int) -> Node:
+    def lease(self, ids: Tokens, cut: int, owner: int, limit: int, marks: Sequence[int] = ()) -> Node:
         """Leases the path of `ids`, sharing at most `limit` tokens of it with what is there, and returns its tip.
 
-        A new tip is made for what is not shared, cut at `cut` (the end of the floor): left of it anyone may share, right
-        of it only `owner`.
+        New nodes are made for what is not shared, cut at `cut` (the end of the floor): left of it anyone may share, right
+        of it only `owner`. `marks`: positions behind it at which other prompts are likely to part from this one.
         """
         node = self._shared(ids[:limit], owner)
-        depth = node.end
-        if depth < cut < len(ids):
-            node, depth = self._add_node(node, ids[depth:cut], None), cut
-        if depth < len(ids):
-            node = self._add_node(node, ids[depth:], owner if depth >= cut else None)
+        for end in self._ends(node.end, cut, marks, len(ids)):
+            node = self._add_node(node, ids[node.end : end], owner if end > cut else None)
         self._count(node, +1)
         return node
+
+    def _ends(self, shared: int, cut: int, marks: Sequence[int], length: int) -> list[int]:
+        """Where the new nodes of a path end that is shared up to `shared`. Without marks: a node is split where need be."""
+        del marks
+        return [end for end in sorted({cut, length}) if end > shared]
 
     def use(self, tip: Node) -> None:
         """A path is used now: all others are older by one use. Who only asks for room each round uses nothing."""

@@ -1,10 +1,10 @@
 """Checkpoints of memories that cannot be cut in ranges: pieces of a path, which are joined whole.
 
-    floor ■──────── first turn ■──── second turn ■        ■ where a node ends its sequence ends, and is saved
-    └── a piece ──┘└── a piece ─┘└── a piece ───┘
+    floor ■── environment ■── first turn ■── second turn ■        ■ where a node ends its sequence ends, and is saved
+    └ a piece ┘└─ a piece ─┘└── a piece ──┘└── a piece ──┘
 
 A piece is what llama.cpp saves of a node while its sequence ends at the node's end; joined in ascending order, pieces
-give the whole.
+give the whole. Saved are the floor, the beginning of its owner's tails, and each turn's end.
 """
 
 from array import array
@@ -41,7 +41,7 @@ def checkpoint_manager(
 
 class PieceManager(CheckpointManager):
     """`constant`: a state has one size, however much was read (recurrent), so the last piece is all there is to know; then
-    each tail is one piece behind its floor, and those of turns that others followed are deleted.
+    each tail is one piece behind its floor, and those of turns that others followed are deleted, but for the first.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PieceManager(CheckpointManager):
 
     def remember(self, pool: Pool, tip: Node) -> None:
         for node in tip.path():
-            if (node.owner is None or node is tip) and not self._is_saved(node):
+            if (node.owner is None or node.begins_tail or node is tip) and not self._is_saved(node):
                 self._queue.append(Saving(pool, node))
 
     def _save_queued(self, saving: Saving) -> None:
@@ -110,15 +110,16 @@ class PieceManager(CheckpointManager):
             self._forget_followed(path, pieces, node.end)
 
     def _forget_followed(self, path: Path, floor: list[SegmentHeader], newest: int) -> None:
-        """Of the turns that lead to a tail only the last one is kept beside it, for a question that is asked anew."""
+        """Of the pieces that lead to a tail the first is kept beside it, from which other conversations go on, and the last
+        one, for a question that is asked anew."""
         turns = [piece for piece in self._behind(path, floor, newest) if piece.end < newest]
-        for piece in sorted(turns, key=lambda piece: piece.end)[:-1]:
+        for piece in sorted(turns, key=lambda piece: piece.end)[1:-1]:
             self.store.forget(piece.name)
 
     # -- restoring
 
     def restore_before_entry(self, pool: Pool, wanted: Wanted, budget: TimeBudget) -> None:
-        """The floor is restored in one go, and so is the tail."""
+        """The floor is restored in one go, then the beginning of the tail, then its rest."""
         path, limit, restored = wanted.path, wanted.limit, wanted.restored
         while True:
             above, _ = pool.tree.match(path.ids[:limit], path.owner)
@@ -216,9 +217,11 @@ def meeting(ends: Iterable[int], pieces: Sequence[SegmentHeader], cut: int) -> t
     above   ├──────── floor ────────┤── first turn ──┤
     pieces  ├──────── floor ────────┤──── both turns as one ────┤      they meet at the end of the floor
 
-    That is the floor's pieces, or a tail's. 0, where the root ends, is one of `ends` always.
+    That is the floor's pieces, or the first of a tail's, or the rest of these: three nodes. 0, where the root ends, is one
+    of `ends` always.
     """
     starts = {piece.start for piece in pieces}
     end = max(end for end in ends if end in starts)
     floor = [piece for piece in pieces if end <= piece.start < cut]
-    return end, floor or [piece for piece in pieces if piece.start >= end]
+    first = [piece for piece in pieces if end == piece.start == cut]
+    return end, floor or first or [piece for piece in pieces if piece.start >= end]

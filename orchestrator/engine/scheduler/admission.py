@@ -248,7 +248,8 @@ class Admission:
         return True
 
     def _lease(self, pool: Pool, ticket: Ticket) -> Node | None:
-        return pool.admit(ticket.number, ticket.ids, ticket.cut, ticket.job.owner, ticket.job.max_tokens)
+        job, marks = ticket.job, [ticket.cut + mark for mark in ticket.job.marks]
+        return pool.admit(ticket.number, ticket.ids, ticket.cut, job.owner, job.max_tokens, marks)
 
     def _due(self, ticket: Ticket) -> Due:
         progress = ticket.progress()

@@ -10,14 +10,17 @@ from support.word_encoder import WordEncoder
 from formatters.blocks import ORDER, BlockKind, Role
 from formatters.context import (
     AmendmentView,
+    AttachmentView,
     CodexPiece,
     EnvironmentView,
+    Evidence,
     IdentityView,
     SigilView,
     StateView,
     TurnContext,
     TurnView,
 )
+from orchestrator.engine.cache.tree import common_prefix
 from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.prompt.composing import (
     Assembled,
@@ -131,6 +134,22 @@ async def test_a_conversation_only_grows(composer: Composer, a_turn: Turns) -> N
     second = ids_of(await assembled(composer, a_turn("Why?", state=conversation("Where?", "There."))))
     answer_begins = len(first)
     assert second[:answer_begins] == first
+
+
+async def test_a_prompt_is_marked_where_others_of_its_owner_part_from_it(composer: Composer, a_turn: Turns) -> None:
+    found = (Evidence(path="a.py", start=1, end=2, text="def main"),)
+    asked = {"attachments": (AttachmentView(name="log", text="It failed."),), "evidence": found}
+    state = StateView(turns=conversation("Where?", "There.").turns, **asked)
+    turn = a_turn("Why?", state=state)
+    elsewhere = a_turn("Else?")
+    another = a_turn("Else?", state=state.model_copy(update={"evidence": ()}))
+    following = a_turn("Else?", state=state.closed("Why?", TurnView(role=Role.ASSISTANT, text="So.")))
+    whole = await assembled(composer, turn)
+    others = [await assembled(composer, other) for other in (elsewhere, another, following)]
+    shared = [common_prefix(array("I", whole.tail), array("I", other.tail), 0) for other in others]
+    assert shared[:2] == list(whole.marks[:2])
+    assert shared[2] >= whole.marks[2]
+    assert len(set(whole.marks)) == 3
 
 
 async def test_the_floor_is_one_object_for_all_questions(composer: Composer, a_turn: Turns) -> None:

@@ -157,7 +157,7 @@ def test_another_user_s_tail_is_never_restored(backend: LlamaBackend, tmp_path: 
     engine.close()
 
 
-def test_of_a_recurrent_conversation_only_the_last_turns_are_kept(tmp_path: Path) -> None:
+def test_of_a_recurrent_conversation_only_its_beginning_and_the_last_turns_are_kept(tmp_path: Path) -> None:
     backend = LlamaBackend(
         EngineSpec(str(odd_models.recurrent(tmp_path / "m.gguf")), threads=1, batch=64, gpu_layers=0)
     )
@@ -165,7 +165,7 @@ def test_of_a_recurrent_conversation_only_the_last_turns_are_kept(tmp_path: Path
     for ticket in range(1, 7):
         talk = engine.turn(ticket, talk)
     engine.close()
-    assert len(list((tmp_path / "kv").glob("*.kv"))) == 3  # the floor, and two turns
+    assert len(list((tmp_path / "kv").glob("*.kv"))) == 4  # the floor, the beginning, and two turns
     backend.close()
 
 
