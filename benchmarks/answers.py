@@ -31,7 +31,8 @@ class Running:
     def __init__(self) -> None:
         self.begun = time.monotonic()
         self.marks: list[float] = []
-        self.ids: list[int] = []  # of the answer, where the engine reports them
+        self.ids: list[int] = []  # of the answer, where the engine reports them, as its text
+        self.text = ""
         self.first = threading.Event()
         self.outcome: Future[Answer] = Future()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import stories
 from answers import Answer, Engine
@@ -23,9 +23,15 @@ from stories import Warm
 from orchestrator.engine.builtin import ensure
 
 Figures = TypeVar("Figures")
-EngineT = TypeVar("EngineT", bound=Engine)
 ROOM = 2_048  # cells beside the floor, for questions and answers
 KIB = 1_024
+
+
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+StoppableT = TypeVar("StoppableT", bound=Stoppable)
 
 
 @dataclass(frozen=True)
@@ -250,7 +256,7 @@ def with_theirs(
 
 
 @contextmanager
-def stopping(engine: EngineT) -> Iterator[EngineT]:
+def stopping(engine: StoppableT) -> Iterator[StoppableT]:
     try:
         yield engine
     finally:

@@ -5,6 +5,7 @@ Rows and stories are those of `cases_engine`. Ids are drawn, so texts mean nothi
 
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 import cases_engine
+import psutil
 import stories
 from answers import Engine, Ids
 from cases_engine import (
@@ -25,20 +27,22 @@ from cases_engine import (
     stall,
     stopping,
     thousands,
+    with_theirs,
 )
 from llama_server import LlamaServer
-from ours import Ours
-from prompts import ids
-from report import Row, rate
+from ours import Ours, flash_for
+from prompts import QUESTION, ids, question
+from report import Row, at_most, rate, sooner
+
+from orchestrator.engine.backend import Run
+from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.model import EngineSpec
 
 ALIKE = (one_codex, second_running, second_idle, eight_at_once, stall)
-ANSWERS_AT = {
-    0: (1, 4, 8),
-    2 * KIB: (1, 4, 8),
-    6 * KIB: (1,),
-    16 * KIB: (1,),
-}  # more would each be computed by the peer
+DEPTHS = (0, 2 * KIB, 6 * KIB, 16 * KIB)
+ANSWERS = (1, 4, 8)
 TOKENS = 64
+TRUNK = 7_403  # tokens, as in llama.cpp's pull request 26204, which copies a slot's KV to other slots
 ROOT = Path(__file__).resolve().parent.parent
 FLOOR_TOKENS, QUESTIONS, LENGTH = 1_200, 50, 24
 CASE = "the same answers"
@@ -46,7 +50,51 @@ CASE = "the same answers"
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     alike = {name: case for name, case in cases_engine.cases().items() if case in ALIKE}
-    return {**alike, "decoding": decoding, CASE: same_answers}
+    return {**alike, "branching": branching, "decoding": decoding, CASE: same_answers}
+
+
+def branching(bench: Bench) -> Iterator[Row]:
+    """Four ways on from one conversation, in a pool of ours that has no room for a second trunk."""
+    floor, trunk, ways = ids(TRUNK - 1_211, "floor"), ids(1_211, "trunk"), 4
+    story = partial(stories.branches, floor=floor, trunk=trunk, number=ways)
+    with stopping(Ours(bench.model, TRUNK + ROOM, threads=bench.threads)) as engine:
+        ours = story(engine)
+        time.sleep(0.2)  # the idle engine's figures follow its last answer
+        taken = sum(pool.size - pool.free for pool in engine.snapshot.pools) - TRUNK
+    theirs = with_theirs(bench, story, ways * (TRUNK + ROOM), slots=ways)
+    case = f"{ways} branches of a trunk of {TRUNK:,} tokens"
+    yield sooner(case, "last first token", ours.last_first_s, theirs.last_first_s, 4)
+    each = ways * theirs.cold_s
+    yield sooner(case, "last first token, beside a cold trunk for each", ours.last_first_s, each, 4)
+    yield Row(case, "computed tokens", ours.computed, theirs.computed)
+    yield at_most(case, "cells beside the trunk's", taken, (ways + 1) * 2 * QUESTION, "tokens")
+    yield from sharing(bench, case, [*floor, *trunk], ways)
+
+
+def sharing(bench: Bench, case: str, trunk: Ids, ways: int) -> Iterator[Row]:
+    """What the tree's copy is: the same memory, in this process, with room for one trunk and the ways' tails."""
+    spec = EngineSpec(str(bench.model), threads=bench.threads, batch=512, flash_attention=flash_for(bench.model))
+    backend = LlamaBackend(spec)
+    memory = backend.open(len(trunk) + KIB, ways + 1)
+    for start in range(0, len(trunk), spec.batch):
+        memory.decode([Run(0, start, trunk[start : start + spec.batch], output=False)])
+    held, seconds = resident(), list[float]()
+    for way in range(1, ways + 1):
+        begun = time.perf_counter()
+        memory.copy(0, way, 0, len(trunk))
+        seconds.append(time.perf_counter() - begun)
+    grown = resident() - held
+    memory.decode([Run(way, len(trunk), question(way), output=True) for way in range(1, ways + 1)])
+    cells = memory.cells
+    memory.close()
+    backend.close()
+    yield at_most(case, "a branch shares the trunk, median", 1e3 * median(seconds), 1, "ms")
+    yield Row(case, "cells in which all of them went on", cells, ways * len(trunk), "tokens")
+    yield Row(case, "memory of the process, for each branch", grown / ways / KIB, unit="KiB")
+
+
+def resident() -> int:
+    return int(psutil.Process().memory_info().rss)
 
 
 def same_answers(bench: Bench) -> Iterator[Row]:
@@ -108,19 +156,27 @@ def agreeing(way: str, alone: Sequence[list[int]], found: Sequence[list[int]]) -
 
 
 def decoding(bench: Bench) -> Iterator[Row]:
-    """In turns, on engines that all stay loaded: what else the machine does meets all of them alike."""
-    for depth, sizes in ANSWERS_AT.items():
-        cells = max(sizes) * (depth + ROOM)
-        with ExitStack() as undo:
-            peers = (
-                LlamaServer(bench.model, cells, slots=max(sizes), threads=bench.threads, flash=flash)
-                for flash in ("on", "off")
+    """In turns, on engines that all stay loaded: what else the machine does meets all of them alike.
+
+    The floor is computed once by each engine. Ours shares its cells; the peer's other slots get copies of the first.
+    """
+    for depth in DEPTHS:
+        floor, cells = ids(depth, "floor"), max(ANSWERS) * (depth + ROOM)
+        with ExitStack() as running:
+            ours = running.enter_context(
+                stopping(Ours(bench.model, depth + max(ANSWERS) * ROOM, threads=bench.threads))
             )
-            engines: list[Engine] = [Ours(bench.model, cells, threads=bench.threads), *peers]
-            for engine in engines:
-                undo.callback(engine.stop)
-            for answers in sizes:
-                story = partial(stories.decode_rate, floor=ids(depth, "floor"), answers=answers, tokens=TOKENS)
-                turns = [[story(engine) for engine in engines] for _ in range(bench.runs)]
-                ours, *theirs = (median(rates) for rates in zip(*turns, strict=True))
-                yield rate(f"decoding, {answers} at once at {thousands(depth)}", "all answers", ours, max(theirs), 0.97)
+            peers = [
+                running.enter_context(
+                    stopping(LlamaServer(bench.model, cells, slots=max(ANSWERS), threads=bench.threads, flash=flash))
+                )
+                for flash in ("on", "off")
+            ]
+            for peer in peers if depth else ():
+                peer.spread([*floor, *question(0)])
+            engines: list[Engine] = [ours, *peers]
+            for answers in ANSWERS:
+                story = partial(stories.decode_rate, floor=floor, answers=answers, tokens=TOKENS)
+                turns = [[story(engine) for engine in engines] for _ in range(min(bench.runs, 3))]
+                one, *others = (median(rates) for rates in zip(*turns, strict=True))
+                yield rate(f"decoding, {answers} at once at {thousands(depth)}", "all answers", one, max(others), 0.97)

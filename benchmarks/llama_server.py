@@ -18,7 +18,8 @@ from llama_server_build import llama_server
 
 class LlamaServer:
     """`cells` is its context, `slots` how many answers it runs at once; `unified` shares one KV buffer among them;
-    `flash` is its flash attention, by itself on."""
+    `flash` is its flash attention, by itself on; `port` is where it listens instead of a socket; `kept` is where its slot
+    files go; `more` are further options."""
 
     def __init__(
         self,
@@ -30,26 +31,26 @@ class LlamaServer:
         flash: str = "auto",
         threads: int = 0,
         batch: int = 512,
+        port: int = 0,
+        kept: Path | None = None,
+        more: tuple[str, ...] = (),
     ) -> None:
+        self.slots = slots
         self.folder = tempfile.TemporaryDirectory(prefix="peer-")
         self.log = Path(self.folder.name) / "log"
         # It listens on a Unix socket where the host's name ends so.
         self.address = Path(self.folder.name) / "server.sock"
         options = ["-m", model, "-c", cells, "-np", slots, "-t", threads or os.cpu_count(), "-b", 2048, "-ub", batch]
-        options += [
-            "-fa",
-            flash,
-            "--host",
-            self.address,
-            "--offline",
-            "--slots",
-            *(["--kv-unified"] if unified else []),
-        ]
+        options += ["-fa", flash, "--offline", "--slots", *(["--kv-unified"] if unified else []), *more]
+        options += ["--host", "127.0.0.1", "--port", port] if port else ["--host", self.address]
+        options += ["--slot-save-path", kept or self.folder.name]
         options += ["-lv", 4]  # below that it does not say how large its KV is
         with self.log.open("wb") as sink:
             self.process = subprocess.Popen([llama_server(), *map(str, options)], stdout=sink, stderr=sink)
         self.http = httpx2.Client(
-            transport=httpx2.HTTPTransport(uds=str(self.address)), base_url="http://localhost", timeout=WITHIN_S
+            transport=None if port else httpx2.HTTPTransport(uds=str(self.address)),
+            base_url=f"http://127.0.0.1:{port}" if port else "http://localhost",
+            timeout=WITHIN_S,
         )
         self.wait()
 
@@ -62,6 +63,14 @@ class LlamaServer:
             except httpx2.TransportError:
                 threading.Event().wait(0.05)
         raise Refused(f"llama-server ended: {self.log.read_text(errors='replace')[-2000:]}")
+
+    def spread(self, prompt: Ids) -> None:
+        """Every slot holds the prompt, which one slot computed: the others are copies of it, as for several answers to one
+        question. Slot files would not do: with a small window cache a restored slot computes everything again."""
+        body = {"prompt": [*prompt], "n_predict": 1, "n_cmpl": self.slots, "temperature": 0}
+        reply = self.http.post("/completion", json=body)
+        if reply.status_code != 200:
+            raise Refused(f"llama-server: {reply.text[:200]}")
 
     def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
         running = Running()

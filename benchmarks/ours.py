@@ -136,7 +136,8 @@ class Ours:
                     self.encoded.set_result([list(bytes_to_ids(one)) for one in found])
                 case EngineSnapshot():
                     self.snapshot = message
-                case AnswerDelta(ticket, ids=ids):
+                case AnswerDelta(ticket, text, ids):
+                    self.running[ticket].text += text
                     self.running[ticket].ids += bytes_to_ids(ids)
                     self.running[ticket].tokens(len(bytes_to_ids(ids)))
                 case Completion(ticket):

@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not packages
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
+import cases_kept  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
@@ -74,7 +75,7 @@ def arguments() -> argparse.Namespace:
 
 def chosen(text: str, *, real: bool) -> dict[str, Case]:
     every = (
-        cases_real.cases()
+        {**cases_real.cases(), **cases_kept.cases()}
         if real
         else {
             **cases_daemon.cases(),

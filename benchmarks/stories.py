@@ -73,6 +73,21 @@ def crowd(engine: Engine, floor: Ids, size: int) -> Crowd:
     return Crowd(len(answers), computed, last, engine.kv_bytes(), engine.resident_bytes())
 
 
+@dataclass(frozen=True)
+class Branches:
+    cold_s: float  # the trunk's own first token
+    last_first_s: float  # of the branches, which arrive at the same moment
+    computed: int  # tokens of all branches
+
+
+def branches(engine: Engine, floor: Ids, trunk: Ids, number: int) -> Branches:
+    """A conversation that was answered goes on in `number` ways at once."""
+    cold = engine.ask(floor, [*trunk, *question(0)], 1).answer()
+    running = [engine.ask(floor, [*trunk, *question(one)], 1) for one in range(1, number + 1)]
+    answers = [one.answer() for one in running]
+    return Branches(cold.first_s, max(one.first_s for one in answers), sum(one.computed for one in answers))
+
+
 def largest_gap(engine: Engine, floor: Ids, tokens: int) -> float:
     """Seconds that a streaming answer stands still while another, cold prompt is computed."""
     stream = engine.ask([], question(0), tokens)

@@ -1,0 +1,147 @@
+"""Servers that keep a conversation's KV over a restart in llama-server's slot files, over the llama-server that we built.
+
+Both take texts. `Said` is what either says of an answer; hearth streams it in pieces of 8 KiB, so answers of one token tell
+when the first token came.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx2
+from answers import WITHIN_S, Refused
+from llama_server import LlamaServer
+from llama_server_build import llama_server
+from real_model import sum_of
+
+from peers.environments import HERE, python_of
+
+LOCALHOST = "127.0.0.1"
+FULL_WINDOWS = "--swa-full"  # without it a restored slot of a model with sliding windows computes everything again
+
+
+@dataclass(frozen=True)
+class Said:
+    first_s: float  # until the answer was there; answers have one token where this is read
+    whole_s: float  # until the caller may ask again
+    computed: int
+    text: str
+
+
+class Keeper(Protocol):
+    """Stopped and made anew over the same folder it goes on where it was."""
+
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+        """`turns`: the document, a question, its answer, a question, …"""
+        ...
+
+    def stop(self) -> None: ...
+
+
+class Hearth:
+    """`hearth serve`, which starts llama-server itself: a proxy that saves the slot after each answer, named by the hash of
+    the messages, and restores the longest conversation that a new one begins with. One slot; questions wait in line."""
+
+    name = "hearth-llm"
+
+    def __init__(self, model: Path, cells: int, folder: Path, threads: int) -> None:
+        self.url = f"http://{LOCALHOST}:{free_port()}"
+        ports = ["--port", self.url.rpartition(":")[2], "--upstream-port", str(free_port())]
+        served = ["--model", str(model), "--ctx", str(cells), "--cache-dir", str(folder), *ports]
+        more = ["--", "-t", str(threads), "-ub", "512", "--offline", FULL_WINDOWS]
+        path = f"{llama_server().parent}:{os.environ['PATH']}"
+        with (folder / "log").open("ab") as sink:
+            self.process = subprocess.Popen(
+                [python_of("hearth"), "-P", "-m", "hearth", "serve", *served, *more],
+                env={**os.environ, "PATH": path},
+                stdout=sink,
+                stderr=sink,
+            )
+        self.http = httpx2.Client(base_url=self.url, timeout=WITHIN_S)
+        self.wait(folder / "log")
+        self.saved = self.snapshots()
+
+    def wait(self, log: Path) -> None:
+        while self.process.poll() is None:
+            try:
+                if self.http.get("/health").status_code == 200:
+                    return
+            except httpx2.TransportError:
+                time.sleep(0.05)
+        raise Refused(f"hearth ended: {log.read_text(errors='replace')[-300:]}")
+
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+        del slot  # it has one
+        roles = ["system", *("user", "assistant") * len(turns)]
+        messages = [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]
+        body = {"messages": messages, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+        begun = time.perf_counter()
+        reply = self.http.post("/v1/chat/completions", json=body)
+        seconds = time.perf_counter() - begun
+        if reply.status_code != 200:
+            raise Refused(f"hearth: {reply.text[:200]}")
+        said: dict[str, Any] = reply.json()
+        self.saved += 1
+        while self.snapshots() < self.saved:  # it saves when it has answered, and ends without waiting for that
+            if time.perf_counter() - begun > WITHIN_S:
+                raise Refused("hearth answered and saved nothing")
+            time.sleep(0.01)
+        whole = time.perf_counter() - begun
+        return Said(seconds, whole, said["timings"]["prompt_n"], said["choices"][0]["message"]["content"])
+
+    def snapshots(self) -> int:
+        return int(self.http.get("/hearth/stats").json()["snapshots"])
+
+    def stop(self) -> None:
+        self.http.close()
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+class Stillwarm:
+    """The library in a process of its own for each question, beside a llama-server with the full-size cache, as it advises
+    for models with sliding windows."""
+
+    name = "stillwarm"
+
+    def __init__(self, model: Path, cells: int, folder: Path, threads: int) -> None:
+        port, self.slots = free_port(), 2
+        self.server = LlamaServer(
+            model, self.slots * cells, slots=self.slots, threads=threads, port=port, kept=folder, more=(FULL_WINDOWS,)
+        )
+        self.asked = {
+            "url": f"http://{LOCALHOST}:{port}",
+            "folder": str(folder),
+            "model_sum": sum_of(model),
+            "cells": cells,
+            "swa_full": True,
+        }
+
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+        """One name for all conversations about a document, as its documentation shows; another slot has another name."""
+        question = {**self.asked, "conversation": f"document-{slot}", "slot": slot, "prompt": "".join(turns)}
+        done = subprocess.run(
+            [python_of("stillwarm"), "-P", HERE / "tool_stillwarm.py"],
+            input=json.dumps({**question, "tokens": tokens}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise Refused(f"stillwarm: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        return Said(**json.loads(done.stdout))
+
+    def stop(self) -> None:
+        self.server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind((LOCALHOST, 0))
+        return int(one.getsockname()[1])
