@@ -40,7 +40,7 @@ def computed(one: Machine, ticket: int, row: Sequence[tuple[int, int]], owner: i
     return one.ends[ticket][0].computed
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(texts, texts, st.sampled_from(sorted(KINDS)))
 def test_a_second_question_computes_what_is_behind_the_last_mark_that_both_have(
     one: list[tuple[int, int]], other: list[tuple[int, int]], kind: str
@@ -86,9 +86,9 @@ def test_a_mark_that_is_nearly_where_a_node_ends_costs_no_step(kind: str) -> Non
 asks = st.tuples(texts, st.integers(0, 20), st.integers(1, 2), st.integers(0, 3))
 
 
-@settings(max_examples=80)
+@settings(max_examples=25)
 @given(
-    st.lists(st.tuples(asks, st.sampled_from(["", "", "restart", "evict", "cancel"])), min_size=1, max_size=10),
+    st.lists(st.tuples(asks, st.sampled_from(["", "", "restart", "evict", "cancel"])), min_size=1, max_size=8),
     st.sampled_from(["ranges", *KINDS]), st.sampled_from([3, 6, 16]), st.booleans(), st.integers(0, 2**32),
 )  # fmt: skip
 def test_marks_never_change_an_answer(tmp_path_factory, script, kind: str, sequences: int, disk: bool, seed: int):

@@ -8,12 +8,16 @@ RULES = {
     "role": "system",
     "content": " ".join(f"Rule {number}: name the file and line {number}." for number in range(40)),
 }
+TEMPLATE = (
+    "{% for m in messages %}{{ '[' + m.role + ']\n' + m.content + '\n' }}{% endfor %}"
+    "{{ '[assistant]\n<think>\n\n</think>\n\n' }}"  # which an answer does not have once its turn is closed
+)
 EDITED = "(The client has edited this answer, and sends it back with some more words of its own behind it.)"
 
 
 @pytest.fixture(scope="module")
 def house(models, tmp_path_factory):
-    model = odd_models.hybrid(tmp_path_factory.mktemp("odd") / "model.gguf")
+    model = odd_models.hybrid(tmp_path_factory.mktemp("odd") / "model.gguf", TEMPLATE)
     with living(models, model=str(model)) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon

@@ -48,8 +48,11 @@ def recurrent(path: Path) -> Path:
     return write(path, "mamba", describe, layer)
 
 
-def hybrid(path: Path) -> Path:
-    """Architecture `lfm2`: a layer of convolution, which has a state, and one of attention, which has cells."""
+def hybrid(path: Path, template: str = "") -> Path:
+    """Architecture `lfm2`: a layer of convolution, which has a state, and one of attention, which has cells.
+
+    `template`: its chat template, where it is not to be the built-in one.
+    """
     heads, head, feed, kernel = 2, 32, 128, 3
 
     def describe(writer: gguf.GGUFWriter) -> None:
@@ -57,6 +60,8 @@ def hybrid(path: Path) -> Path:
         writer.add_head_count(heads)
         writer.add_head_count_kv([0, heads])
         writer.add_shortconv_l_cache(kernel)
+        if template:
+            writer.add_chat_template(template)
 
     def layer(draw: Draw, number: int) -> Tensors:
         both = {
