@@ -33,6 +33,7 @@ class Running:
         self.marks: list[float] = []
         self.ids: list[int] = []  # of the answer, where the engine reports them, as its text
         self.text = ""
+        self.drafts = (0, 0)  # tokens that were guessed, and those of them that were right
         self.first = threading.Event()
         self.outcome: Future[Answer] = Future()
 

@@ -1,21 +1,22 @@
-"""A model that people use beside llama-server, with flash attention and without: the quicker of the two counts.
+"""A model that people use: beside llama-server, with flash attention and without, where the quicker of the two counts; and
+what its answers are worth.
 
-Rows and stories are those of `cases_engine`. Ids are drawn, so texts mean nothing; weights and shapes are real.
+Rows and stories beside llama-server are those of `cases_engine`. Ids are drawn, so texts mean nothing; weights and shapes
+are real.
 """
 
-import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import cases_engine
 import psutil
 import stories
 from answers import Engine, Ids
+from cases_amendments import amendments
+from cases_answers import same_answers
 from cases_engine import (
     KIB,
     ROOM,
@@ -29,6 +30,7 @@ from cases_engine import (
     thousands,
     with_theirs,
 )
+from cases_quality import drafts, kv_types
 from llama_server import LlamaServer
 from ours import Ours, flash_for
 from prompts import QUESTION, ids, question
@@ -43,14 +45,12 @@ DEPTHS = (0, 2 * KIB, 6 * KIB, 16 * KIB)
 ANSWERS = (1, 4, 8)
 TOKENS = 64
 TRUNK = 7_403  # tokens, as in llama.cpp's pull request 26204, which copies a slot's KV to other slots
-ROOT = Path(__file__).resolve().parent.parent
-FLOOR_TOKENS, QUESTIONS, LENGTH = 1_200, 50, 24
-CASE = "the same answers"
 
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     alike = {name: case for name, case in cases_engine.cases().items() if case in ALIKE}
-    return {**alike, "branching": branching, "decoding": decoding, CASE: same_answers}
+    quality = {"the same answers": same_answers, "KV types": kv_types, "amendments": amendments, "drafts": drafts}
+    return {**alike, "branching": branching, "decoding": decoding, **quality}
 
 
 def branching(bench: Bench) -> Iterator[Row]:
@@ -95,64 +95,6 @@ def sharing(bench: Bench, case: str, trunk: Ids, ways: int) -> Iterator[Row]:
 
 def resident() -> int:
     return int(psutil.Process().memory_info().rss)
-
-
-def same_answers(bench: Bench) -> Iterator[Row]:
-    """Greedy answers about our own sources, on each way to a cached prefix, beside those with a prefix computed for each.
-
-    llama.cpp rounds otherwise in batches of another shape. So the prefix is computed alone, then the question. Answers side
-    by side may differ where two tokens are nearly as likely, and so may one whose question is computed with its prefix.
-    """
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "codex" / "trees").glob("*.py")))
-    names = re.findall(r"^ *(?:async )?def (\w+)", text, re.MULTILINE)
-    cells = FLOOR_TOKENS + 8 * ROOM
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder)
-        with stopping(Ours(bench.model, cells, threads=bench.threads)) as engine:
-            ids, *asked = engine.encode([text, *(f"\n\n    def {name}(" for name in names[:QUESTIONS])])
-            floor = ids[:FLOOR_TOKENS]
-            alone = [answered_alone(engine, floor, tail) for tail in asked]
-            yield agreeing("shared", alone, [answered(engine, floor, tail) for tail in asked])
-            yield agreeing("cold, in one batch", alone, [answered_cold(engine, floor, tail) for tail in asked])
-            yield agreeing("shared, 8 at once", alone, at_once(engine, floor, asked))
-        with stopping(Ours(bench.model, cells, threads=bench.threads, folder=cache)) as engine:
-            answered(engine, floor, asked[0])
-        with stopping(Ours(bench.model, cells, threads=bench.threads, folder=cache)) as engine:
-            restored = engine.ask(floor, asked[0], LENGTH).answer()
-            yield Row(CASE, "restored: computed tokens", restored.computed, len(asked[0]))
-            yield agreeing("restored", alone, [answered(engine, floor, tail) for tail in asked])
-
-
-def answered_alone(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
-    engine.forget()
-    engine.ask(floor, [], 0).answer()
-    return answered(engine, floor, tail)
-
-
-def answered_cold(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
-    engine.forget()
-    return answered(engine, floor, tail)
-
-
-def answered(engine: Ours, floor: Ids, tail: Ids) -> list[int]:
-    running = engine.ask(floor, tail, LENGTH)
-    running.answer()
-    return running.ids
-
-
-def at_once(engine: Ours, floor: Ids, asked: Sequence[Ids]) -> list[list[int]]:
-    found = []
-    for start in range(0, len(asked), 8):
-        running = [engine.ask(floor, tail, LENGTH) for tail in asked[start : start + 8]]
-        for one in running:
-            one.answer()
-        found += [one.ids for one in running]
-    return found
-
-
-def agreeing(way: str, alone: Sequence[list[int]], found: Sequence[list[int]]) -> Row:
-    same = sum(one == other for one, other in zip(alone, found, strict=True))
-    return Row(CASE, f"{way}: the same", same, len(alone), "answers", same / len(alone))
 
 
 def decoding(bench: Bench) -> Iterator[Row]:

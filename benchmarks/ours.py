@@ -52,6 +52,7 @@ class Ours:
         batch: int = 512,
         folder: Path | None = None,
         flash: bool | None = None,
+        drafts: bool = True,
     ) -> None:
         spec = EngineSpec(
             str(model),
@@ -60,6 +61,7 @@ class Ours:
             cache_folder=str(folder or ""),
             disk_budget=8 << 30 if folder else 0,
             flash_attention=flash_for(model) if flash is None else flash,
+            drafts=drafts,
         )
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
@@ -87,10 +89,12 @@ class Ours:
         self.wire.send([Encode(0, tuple(texts))])
         return encoded.result(timeout=60)
 
-    def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
-        ticket, name = next(self.tickets), self.floor(floor)
+    def ask(self, floor: Ids, tail: Ids, max_tokens: int, pool: str = "", owner: int = 0) -> Running:
+        """Floors of one `pool` share what their beginnings have in common; without a name each has its own. Tails of one
+        `owner` share likewise."""
+        ticket, name = next(self.tickets), self.floor(floor, pool)
         running = self.running[ticket] = Running()
-        self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner=0, max_tokens=max_tokens)])
+        self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner, max_tokens)])
         return running
 
     def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
@@ -98,12 +102,12 @@ class Ours:
         running.first.wait(after_s)
         self.wire.send([Cancel(number) for number, one in self.running.items() if one is running])
 
-    def floor(self, ids: Ids) -> str:
+    def floor(self, ids: Ids, pool: str) -> str:
         """A floor's ids cross once, as they do from the daemon."""
         packed = ids_to_bytes(ids)
         if packed not in self.floors:
             self.floors[packed] = f"floor-{next(self.names)}"
-            self.wire.send([PutFloor(self.floors[packed], packed)])
+            self.wire.send([PutFloor(self.floors[packed], packed, pool)])
         return self.floors[packed]
 
     def forget(self) -> None:
@@ -140,7 +144,8 @@ class Ours:
                     self.running[ticket].text += text
                     self.running[ticket].ids += bytes_to_ids(ids)
                     self.running[ticket].tokens(len(bytes_to_ids(ids)))
-                case Completion(ticket):
+                case Completion(ticket, drafted=drafted, accepted=accepted):
+                    self.running[ticket].drafts = (drafted, accepted)
                     finish(self.running.pop(ticket), message)
         if not self.ready.done():
             self.ready.set_exception(Refused("the child ended before it was ready"))

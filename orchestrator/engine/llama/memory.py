@@ -175,13 +175,13 @@ class LlamaMemory:
 
     def sample(self, row: int, sampler: Sampler) -> Sampled:
         assert isinstance(sampler, LlamaSampler)
-        token, logprobs = sampler.choose(self._logits(row))
+        token, logprobs = sampler.choose(self.logits(row))
         end = bool(lib.llama_vocab_is_eog(self._vocabulary, token))
         if not end:
             sampler.accept(token)
         return Sampled(token, end, logprobs)
 
-    def _logits(self, row: int) -> NDArray[np.float32]:
+    def logits(self, row: int) -> NDArray[np.float32]:
         """A view of llama.cpp's own memory, until the next decode. Made once for each place: rows come to the same few."""
         address = ctypes.addressof(lib.llama_get_logits_ith(self._context, row).contents)
         if address not in self._views:
