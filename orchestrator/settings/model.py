@@ -156,7 +156,8 @@ class ModelSettings(Slice):
     threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
     batch: Tokens = Field(512, ge=32, le=65_536, description="prompt tokens computed in one step")
     drafts: bool = Field(
-        True, description="guess an answer's next tokens from the code it may quote; the text is the same"
+        True,
+        description="guess an answer's next tokens from the code it may quote; the text is the same but for rounding",
     )
     sequences: int = Field(32, ge=3, le=256, description="sequences of a pool; one less answers run at once in it")
 

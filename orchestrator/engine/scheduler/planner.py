@@ -162,19 +162,13 @@ def _prefill(
 def _drafts(
     drafts: Mapping[int, Draft], answers: int, cells: int, limits: Limits, costs: Costs
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Tokens to verify for each answer: none, a few or more, whichever is predicted to be the fastest."""
-    best: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    """Tokens to verify for each answer, where that is predicted to be faster than none."""
     if not drafts:
-        return best
-    rows_left = min(limits.logits, limits.batch) - answers
-    speed = answers / costs.milliseconds(answers, cells)
-    for more in (4 * len(drafts), 12 * len(drafts)):
-        chosen = _shared(drafts, min(more, rows_left))
-        rows = answers + drafted(chosen)
-        expected = answers + sum(min(drafts[number].expected, len(tokens)) for number, tokens in chosen)
-        if chosen and expected / costs.milliseconds(rows, cells) > speed:
-            best, speed = chosen, expected / costs.milliseconds(rows, cells)
-    return best
+        return ()
+    chosen = _shared(drafts, min(limits.logits, limits.batch) - answers)
+    expected = answers + sum(min(drafts[number].expected, len(tokens)) for number, tokens in chosen)
+    drafted_ms = costs.milliseconds(answers + drafted(chosen), cells)
+    return chosen if expected / drafted_ms > answers / costs.milliseconds(answers, cells) else ()
 
 
 def _shared(drafts: Mapping[int, Draft], rows_left: int) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -9,8 +9,9 @@ Drafts of an answer's next tokens are taken from the prompt's tail and its floor
 
     … answer so far: a b c d │ the latest place with a b c d in the source: … a b c d e f g h …  →  draft e f g h
 
-Answers about code quote it, and tokens that are verified together cost little more than one. Greedy choice verifies drafts,
-so the text stays the same. A draft is verified only while the acceptance seen so far makes the answer faster (`planner`).
+Answers about code quote it, and tokens that are verified together cost less than one after the other. Greedy choice
+verifies drafts, so the text stays the same but for what llama.cpp rounds otherwise in a larger step. A draft is verified
+only while the acceptance seen so far makes the answer faster (`planner`).
 """
 
 import math
@@ -30,10 +31,10 @@ from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, R
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
 
 LOGIT_ROWS = 64  # rows of a step that may have logits
-MOST_DRAFTED = LOGIT_ROWS - 1  # one row is the answer's own token
+MOST_DRAFTED = 12  # tokens: on a CPU a row of a short step costs a third to a half of a step of one row
 LEAST_TO_DRAFT = 8  # an answer of fewer tokens is over before its drafts pay
 FIRST_GUESS = 8.0  # tokens of a draft that are right, before anything was seen
-GRAM = 4  # tokens that must agree before anything is drafted
+GRAM = 7  # tokens that must agree before anything is drafted
 _FACTOR = 0x9E3779B97F4A7C15
 
 

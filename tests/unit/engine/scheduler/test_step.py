@@ -163,7 +163,7 @@ def test_the_last_tokens_are_those_of_prompt_and_answer_however_their_path_is_cu
 def test_an_answer_whose_drafts_are_wrong_is_the_same_and_soon_goes_without(
     quoter: LlamaBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model quotes what eight tokens agree with; behind it stand decoys that four agree with."""
+    """The model quotes what eight tokens agree with; behind it stand decoys that seven agree with."""
     code, tail, wrong = quoter.encode([CODE, ASKED, " nothing of this is ever said here"], control=False)
     told = [*tail, *Asked(quoter, code, tail, drafts=False, most=40).ids]
     decoys = [token for at in range(len(told) - GRAM) for token in (*told[at : at + GRAM], *wrong)]
