@@ -101,7 +101,12 @@ DENSE = _names(
 def windows_have_ranges(architecture: str, *, flash_attention: bool) -> bool:
     """Whether the memory of a model with sliding windows can be cut in ranges: nothing behind a window is lost where the
     windows slide over a cache of cells, and a step is one batch to llama.cpp, which it is with flash attention alone."""
-    return flash_attention and architecture in SLIDING.keys() - CHUNKED
+    return flash_attention and windows_have_own_cells(architecture)
+
+
+def windows_have_own_cells(architecture: str) -> bool:
+    """Whether llama.cpp can keep of sliding layers the windows alone, and they slide."""
+    return architecture in SLIDING.keys() - CHUNKED
 
 
 def unpredictable(architecture: str) -> str | None:

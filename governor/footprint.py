@@ -1,8 +1,10 @@
 """The cost of a model in bytes, before it is loaded: weights, KV of a pool of cells, recurrent state, working buffers.
 
     kv(cells) = padded cells * bytes per token + sequences * state bytes
+                + window cells * bytes per token of sliding layers
 
-Sliding layers count as the others: the engine keeps every cell of theirs (`swa_full`). Sources: llama-kv-cache.cpp and
+Sliding layers count as the others where the engine keeps every cell of theirs (`swa_full`). In a small cache they have
+window cells, whose number does not grow with the pool. Sources: llama-kv-cache.cpp, llama-kv-cache-iswa.cpp and
 llama-memory-recurrent.cpp of llama.cpp 0c1e5709. After loading the real figures replace the estimate. Knows nothing of free
 memory.
 """
@@ -21,13 +23,21 @@ STATE_BYTES = 4  # recurrent state is f32
 
 @dataclass(frozen=True)
 class KvPlan:
-    """How a pool is to be opened. `keys` and `values` are ggml types; the pool is unified."""
+    """How a pool is to be opened. `keys` and `values` are ggml types; the pool is unified.
+
+    `small_windows`: sequences of a pool whose sliding layers keep the window of each alone; 0: they keep every cell.
+    """
 
     keys: str = "f16"
     values: str = "f16"
     sequences: int = 1
     ubatch: int = 512
     flash_attention: bool = True
+    small_windows: int = 0
+
+    @property
+    def pool_sequences(self) -> int:
+        return self.small_windows or self.sequences
 
 
 def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer] | None = None) -> int:
@@ -35,18 +45,44 @@ def kv_cost(shape: ModelShape, plan: KvPlan, cells: int, layers: Sequence[Layer]
 
     FootprintError where the architecture cannot be predicted or a KV type does not suit the width of its heads.
     """
-    return padded(cells) * bytes_per_token(shape, plan, layers) + _state_bytes(shape, plan, layers)
+    windows = min(padded(cells), _window_cells(shape, plan)) * _window_token_bytes(shape, plan, layers)
+    return padded(cells) * bytes_per_token(shape, plan, layers) + windows + _state_bytes(shape, plan, layers)
 
 
 def bytes_per_token(shape: ModelShape, plan: KvPlan, layers: Sequence[Layer] | None = None) -> int:
     """What one more cell costs."""
     keys, values = _types_for(shape, plan)
-    return sum(_token_bytes(layer, keys, values) for layer in (shape.layers if layers is None else layers))
+    growing = (layer for layer in _of(shape, layers) if not (plan.small_windows and layer.slides))
+    return sum(_token_bytes(layer, keys, values) for layer in growing)
+
+
+def window_bytes(shape: ModelShape, plan: KvPlan) -> int:
+    """What the sliding layers of a pool take in a small cache, however many cells it has."""
+    return _window_cells(shape, plan) * _window_token_bytes(shape, plan, None)
+
+
+def window_cells(window: int, sequences: int, ubatch: int) -> int:
+    """Cells that llama.cpp gives to sliding layers in a small cache: a window for each sequence, and a batch."""
+    return padded(window * sequences + ubatch)
+
+
+def _window_cells(shape: ModelShape, plan: KvPlan) -> int:
+    return window_cells(shape.window, plan.small_windows, plan.ubatch)
+
+
+def _window_token_bytes(shape: ModelShape, plan: KvPlan, layers: Sequence[Layer] | None) -> int:
+    if not plan.small_windows:
+        return 0
+    keys, values = _types_for(shape, plan)
+    return sum(_token_bytes(layer, keys, values) for layer in _of(shape, layers) if layer.slides)
 
 
 def _state_bytes(shape: ModelShape, plan: KvPlan, layers: Sequence[Layer] | None) -> int:
-    states = sum(layer.state for layer in (shape.layers if layers is None else layers))
-    return states * STATE_BYTES * max(1, plan.sequences)
+    return sum(layer.state for layer in _of(shape, layers)) * STATE_BYTES * max(1, plan.pool_sequences)
+
+
+def _of(shape: ModelShape, layers: Sequence[Layer] | None) -> Sequence[Layer]:
+    return shape.layers if layers is None else layers
 
 
 def cells_within(shape: ModelShape, plan: KvPlan, size: int, layers: Sequence[Layer] | None = None) -> int | None:
@@ -54,8 +90,12 @@ def cells_within(shape: ModelShape, plan: KvPlan, size: int, layers: Sequence[La
     left = size - _state_bytes(shape, plan, layers)
     if left < 0:
         return 0
-    step = CELL_STEP * bytes_per_token(shape, plan, layers)
-    return left // step * CELL_STEP if step else None
+    growing, sliding = bytes_per_token(shape, plan, layers), _window_token_bytes(shape, plan, layers)
+    windows = _window_cells(shape, plan) if sliding else 0
+    beyond = left - windows * sliding  # what is left once the windows have all their cells
+    if beyond < windows * growing:
+        return left // (CELL_STEP * (growing + sliding)) * CELL_STEP
+    return beyond // (CELL_STEP * growing) * CELL_STEP if growing else None
 
 
 def kv_types(shape: ModelShape) -> tuple[str, ...]:
@@ -80,7 +120,7 @@ def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
     masked = padded(cells) * (2 if shape.window else 1)
     mask = rows * (2 if plan.flash_attention else 4) * masked
     scores = 0 if plan.flash_attention else rows * score_bytes(shape.heads, padded(cells)) * 5 // 4
-    return rows * 4 * wide + mask + scores + plan.sequences * shape.vocabulary * 4
+    return rows * 4 * wide + mask + scores + plan.pool_sequences * shape.vocabulary * 4
 
 
 def rows_together(batch: int, heads: int, cells: int) -> int:

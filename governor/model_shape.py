@@ -34,7 +34,7 @@ class Layer:
     """Values per token that its cache keeps: `keys` and `values`, 0 where it keeps none (a shared or recurrent layer).
 
     `state`: f32 values per sequence of a recurrent layer. `head_keys` and `head_values` are one head's widths: a quantised
-    cache needs whole blocks of them.
+    cache needs whole blocks of them. `slides`: it sees the model's window alone.
     """
 
     weights: int
@@ -43,6 +43,7 @@ class Layer:
     head_keys: int = 0
     head_values: int = 0
     state: int = 0
+    slides: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class _Reader:
         keys, values = self.head_width("key", sliding), self.head_width("value", sliding)
         heads = self.heads_kv[at]
         kept = 0 if self.mla else heads * values  # compressed attention reads its values out of the keys
-        return Layer(weights, heads * keys, kept, keys, values, state)
+        return Layer(weights, heads * keys, kept, keys, values, state, sliding)
 
     def attends(self, at: int) -> bool:
         arch = self.architecture

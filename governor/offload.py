@@ -6,10 +6,11 @@ shapes and numbers of GPUs; no file, no sensor.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from governor.architectures import windows_have_own_cells
 from governor.budget import weights_on_gpu
 from governor.footprint import KvPlan, kv_cost, kv_types, misfit, working_bytes
 from governor.model_shape import ModelShape
@@ -23,6 +24,8 @@ class Offload:
     """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None:
     `for_shape` chooses flash attention, by the model's window and `on_gpu`.
 
+    `windows`: the cache of sliding layers, full, small or auto; `with_windows` chooses it.
+
     `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
     each GPU takes, in any unit; none: by what is free there.
     """
@@ -34,12 +37,14 @@ class Offload:
     shares: tuple[float, ...] = ()
     main: int = 0
     flash: bool | None = None
+    windows: str = "auto"
     on_gpu: bool = False
 
     def for_shape(self, shape: ModelShape) -> "Offload":
-        """The same for one model: before, `plan` knows nothing of flash attention."""
+        """The same for one model: before, `plan` knows nothing of flash attention. Windows are full until
+        `with_windows`."""
         flash = flash_attention(self.flash, self.plan.values, on_gpu=self.on_gpu, window=shape.window)
-        return replace(self, plan=replace(self.plan, flash_attention=flash))
+        return replace(self, plan=replace(self.plan, flash_attention=flash, small_windows=0))
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,43 @@ def flash_attention(asked: bool | None, values: str, *, on_gpu: bool, window: in
     if asked is not None:
         return asked
     return on_gpu or values not in FLOATS or window > 0
+
+
+ENOUGH_WINDOW = 32_768  # tokens: a small cache is not taken by itself where a full-size one holds as many
+CLEARLY_MORE = 1.5  # of a full-size cache's tokens: for less nobody gives up ranges
+# One sequence carries states, and an answer needs two: four, three or two answers at once.
+SMALL_SEQUENCES = (9, 7, 5)
+
+
+def with_windows(chosen: Offload, shape: ModelShape, window_of: Callable[[KvPlan], int]) -> Offload:
+    """The same with the cache of sliding layers chosen. `window_of`: tokens of the longest sequence that a plan leaves.
+
+    1. A full-size cache, which has ranges: where it is set, where no small one is possible, or where it holds
+       what is asked for, `context` or ENOUGH_WINDOW.
+    2. A small one where it is set, or where it holds CLEARLY_MORE. Of as many sequences as leave what is asked for.
+    """
+    full = chosen.plan
+    if chosen.windows == "full" or not has_small_windows(shape):
+        return chosen
+    asked = min(shape.trained, chosen.context or ENOUGH_WINDOW)
+    if chosen.windows == "auto" and window_of(full) >= asked:
+        return chosen
+    plans = small_plans(full)
+    small = next((plan for plan in plans if window_of(plan) >= asked), plans[-1])
+    if chosen.windows == "small" or window_of(small) > CLEARLY_MORE * window_of(full):
+        return replace(chosen, plan=small)
+    return chosen
+
+
+def small_plans(full: KvPlan) -> list[KvPlan]:
+    """The same with small caches, the one of most sequences first."""
+    return [replace(full, small_windows=min(full.sequences, most)) for most in SMALL_SEQUENCES]
+
+
+def has_small_windows(shape: ModelShape) -> bool:
+    """Whether llama.cpp has two caches for the model, one of them for layers that slide."""
+    slides = [layer.slides for layer in shape.layers]
+    return windows_have_own_cells(shape.architecture) and any(slides) and not all(slides) and not shape.unpredictable
 
 
 def _kv(shape: ModelShape, chosen: Offload) -> Iterator[Impossible]:

@@ -41,6 +41,7 @@ class EngineSpec:
     flash_attention: bool = False  # chosen by `governor.offload.flash_attention`
     drafts: bool = True  # an answer's next tokens are guessed from what it may quote, and verified
     sequences: int = 32
+    small_windows: bool = False  # sliding layers keep the window of each sequence alone
     context: int = 0  # tokens of the longest sequence that will be granted; 0: what the model was trained for
     split_mode: str = "layer"  # over several GPUs: layer, row, tensor or none
     tensor_split: tuple[float, ...] = ()
@@ -53,7 +54,10 @@ class EngineSpec:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context."""
+    """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context.
+
+    `pool_tokens`: what a pool costs beside its cells, in tokens; the windows of sliding layers in a small cache.
+    """
 
     name: str
     architecture: str
@@ -67,9 +71,10 @@ class ModelInfo:
     bos: str
     eos: str
     add_bos: bool
-    ranges: bool  # whether KV can be cut in ranges (not: recurrent; sliding windows with flash attention alone)
+    ranges: bool  # whether KV can be cut in ranges (not: recurrent, small windows, windows with plain attention)
     device: str  # "CPU", or the GPU's name
     gpu_layers: int
+    pool_tokens: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.machine import Machine, ModelCosts
+from orchestrator.model.conditions import conditions_here
 from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
 from orchestrator.model.offloading import (
@@ -51,7 +52,7 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
     offload = offload_of(settings.model, offloads=offloads)
     model = suiting(settings, paths, sensors, offload, offloads=offloads)
-    offload = offload.for_shape(model.shape)
+    offload = conditions_here(settings, paths).for_shape(model.shape).offload
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
@@ -102,7 +103,8 @@ def spec_of(
         main_gpu=given.main_gpu,
         gpu=settings.governor.gpu,
         drafts=given.drafts,
-        sequences=given.sequences,
+        sequences=offload.plan.pool_sequences,
+        small_windows=offload.plan.small_windows > 0,
         context=offload.context or 0,
         cache_folder=str(paths.checkpoints),
         disk_budget=disk_budget,

@@ -34,6 +34,7 @@ def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
         shares=given.tensor_split,
         main=given.main_gpu,
         flash=None if given.flash_attention == "auto" else given.flash_attention,
+        windows=given.window_cache,
         on_gpu=offloads and given.gpu_layers != 0,
     )
 

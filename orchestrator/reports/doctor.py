@@ -4,14 +4,14 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from formatters.registry import discover
 from governor.footprint import KvPlan, bytes_per_token
 from governor.gguf import read_gguf
-from governor.model_shape import FootprintError, shape_of
-from governor.offload import Impossible, Offload, impossible
+from governor.model_shape import FootprintError, ModelShape, shape_of
+from governor.offload import Impossible, Offload, has_small_windows, impossible, with_windows
 from governor.sensors import Sensors
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
@@ -92,7 +92,7 @@ def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None
     if any(one.about for one in builtins(models) if one.id == chosen):
         return None
     model = find_model(settings.model.path, models)
-    offload = here(settings.model).for_shape(model.shape)
+    offload = here(settings.model, model.shape)
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
     except FootprintError:
@@ -111,7 +111,8 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
     """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.llama.model_files import fingerprint
 
-    offload = here(given).for_shape(shape_of(read_gguf(Path(path))))
+    shape = shape_of(read_gguf(Path(path)))
+    offload = here(given, shape)
     spec = EngineSpec(  # as far as cells depend on it
         path,
         kv_type_k=offload.plan.keys,
@@ -119,14 +120,17 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
         flash_attention=offload.plan.flash_attention,
         context=offload.context or 0,
     )
-    own = fingerprint(spec)[:32]
+    small = {bool(offload.plan.small_windows)}
+    if offload.windows == "auto" and has_small_windows(shape):
+        small = {False, True}  # what is free when the model is loaded decides
+    own = {fingerprint(replace(spec, small_windows=one))[:32] for one in small}
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
-            found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
+            found["own" if folder.name in own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
 
 
-def here(given: ModelSettings) -> Offload:
-    """How the daemon would have it loaded with the engine that is installed."""
-    return offload_of(given, offloads=engine_offloads())
+def here(given: ModelSettings, shape: ModelShape) -> Offload:
+    """How the daemon would have it loaded with the engine that is installed, whatever memory is free."""
+    return with_windows(offload_of(given, offloads=engine_offloads()).for_shape(shape), shape, lambda _: 0)

@@ -4,8 +4,6 @@ All of it is read from a file's header and the sensors; nothing is loaded and no
 counts as free: another one would take its place.
 """
 
-import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,20 +11,24 @@ from typing import get_args
 
 from formatters.template import Placement, Way
 from governor.architectures import windows_have_ranges
-from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budget, weights_on_gpu
+from governor.budget import MemoryBudget, weights_on_gpu
 from governor.embedding import embedding_cost
-from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, working_bytes
+from governor.footprint import (
+    KvPlan,
+    bytes_per_token,
+    kv_cost,
+    kv_types,
+    rows_together,
+    window_bytes,
+    working_bytes,
+)
 from governor.gguf import Gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
-from governor.offload import FLOATS, Offload, idle, impossible, parts, shares_of
-from governor.readings import MemoryReading, memory_of
-from governor.sensors import Sensors
-from governor.settings import MemorySettings, short_count, size
-from orchestrator.engine.builtin.files import is_builtin
+from governor.offload import FLOATS, Offload, has_small_windows, idle, impossible, parts, shares_of, small_plans
+from governor.settings import short_count, size
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead
-from orchestrator.machine.machine import ModelSensors
-from orchestrator.model.embedding_model import find_embedding
+from orchestrator.model.conditions import Gpu, LoadingConditions, conditions_here
 from orchestrator.model.model_file import (
     DEFAULT,
     AtHand,
@@ -38,7 +40,6 @@ from orchestrator.model.model_file import (
     lying_at,
     placement_of,
 )
-from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.settings.model import KvType as KvTypeName
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
@@ -62,37 +63,13 @@ LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"
 EMBEDS = "for embedding.model alone: it gives vectors of texts and writes none"
 QUANTISED_ON_CPU = "on a CPU quantised KV has no tiles: prompts are computed 5 (q8_0) to 10 (q4_0) times slower"
+SMALL_COSTS = "prompts share what they have in common up to the end of the codex or of a turn, and nothing is drafted"
 SLOW_ON_CPU = "on a CPU a question or an answer takes up to three times longer with it"
 WORDS = {
     Way.SYSTEM: "one system message holds Identity to Karma",
     Way.FIRST_USER: "Identity to Karma stand at the head of the first user message",
     Way.NONE: "the template is not used; plain role lines stand in for it",
 }
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One that the engine may use; `free` bytes on it."""
-
-    name: str
-    free: int
-
-
-@dataclass(frozen=True)
-class LoadingConditions:
-    """What a model meets when it is loaded here: how, the memory that counts, the user's limit, RAM for layers that a GPU
-    cannot take, what the embedding model takes beside any model. `gpus` none: everything runs on the CPU."""
-
-    offload: Offload
-    memory: MemoryReading | None
-    settings: MemorySettings
-    limit: int | None = None
-    host_free: int = 0
-    embedding_bytes: int = 0
-    gpus: tuple[Gpu, ...] = ()
-
-    def for_shape(self, shape: ModelShape) -> "LoadingConditions":
-        return replace(self, offload=self.offload.for_shape(shape))
 
 
 @dataclass(frozen=True)
@@ -136,37 +113,17 @@ def known_here(settings: Settings, folder: Path) -> tuple[AtHand, ...]:
     return at_hand(folder, own)
 
 
-def conditions_here(settings: Settings, paths: Paths) -> LoadingConditions:
-    """As `Machine` sees it before anything is loaded. A built-in embedding model that is not made yet counts nothing."""
-    offloads = engine_offloads()
-    governor, offload = settings.for_governor(), offload_of(settings.model, offloads=offloads)
-    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    seen = ModelSensors(sensors, offload if governor.memory.gpu is None else None)
-    seen.cpu_only = not offloads
-    try:
-        outlook = next_outlook(None, seen.read(frozenset({os.getpid()}), time.monotonic()), Ours(), governor)
-    finally:
-        sensors.close()
-    memory = memory_of(outlook.snapshot, governor.memory.gpu)
-    file = None if is_builtin(settings.embedding.model) else find_embedding(settings.embedding, paths.models).file
-    cost = file.cost if file is not None else None
-    embedding = cost.here(on_gpu=memory is not None and memory.where == "VRAM") if cost is not None else 0
-    free = outlook.snapshot.host.ram_available or 0
-    gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
-    return LoadingConditions(offload, memory, governor.memory, outlook.limit, free, embedding, gpus)
-
-
 # -- one model
 
 
 def row(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> ModelRow:
     """One line of the list."""
     weights = header.shape.weights if header.shape else model.about
-    known = answer(model, header, here)
+    known = answer(model, header, here, loaded=loaded)
     return ModelRow.of(known, id=model.id, path=str(model.path), loaded=loaded, bytes=weights)
 
 
-def answer(model: AtHand, header: FileHeader, here: LoadingConditions) -> Fitting:
+def answer(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> Fitting:
     if model.embeds and model.about:
         return Fitting(None, None, f"{EMBEDS}; it is made on first need")
     if model.about:
@@ -177,7 +134,7 @@ def answer(model: AtHand, header: FileHeader, here: LoadingConditions) -> Fittin
         return Fitting(False, None, EMBEDS)
     if why := no_chat(header.gguf):
         return Fitting(False, None, f"no: {why}")
-    here = here.for_shape(header.shape)
+    here = here.for_shape(header.shape, loaded=loaded)
     return fitting(header.shape, here.offload.plan, here)
 
 
@@ -190,8 +147,9 @@ def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loa
         return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
         return ModelReport(**common)
-    here = here.for_shape(header.shape)
-    gguf, shape, budget = header.gguf, header.shape, answer(model, header, here).budget
+    here = here.for_shape(header.shape, loaded=loaded)
+    gguf, shape = header.gguf, header.shape
+    budget = answer(model, header, here, loaded=loaded).budget
     common |= {
         "name": shape.name,
         "architecture": shape.architecture,
@@ -265,6 +223,8 @@ def ranges(shape: ModelShape, plan: KvPlan) -> KvRanges:
     """Whether KV can be cut in ranges, which checkpoints of tails, and keeping what precedes a change, need."""
     if any(layer.state for layer in shape.layers):
         return KvRanges(cut=False, why="recurrent layers keep one state a sequence: it cannot be cut")
+    if shape.window and plan.small_windows:
+        return KvRanges(cut=False, why=f"sliding layers keep {shape.window:,} tokens of each sequence (small cache)")
     if shape.window and not windows_have_ranges(shape.architecture, flash_attention=plan.flash_attention):
         why = f"sliding layers keep {shape.window:,} tokens: what lies further back is gone"
         return KvRanges(cut=False, why=why)
@@ -281,20 +241,12 @@ def placement_report(placement: Placement) -> TemplatePlacement:
 
 def fitting(shape: ModelShape, plan: KvPlan, here: LoadingConditions) -> Fitting:
     """`plan` instead of the one that is configured."""
-    if here.memory is None:
-        return Fitting(None, None, "unknown: how much memory there is cannot be read")
-    layers = here.offload.gpu_layers
-    demand = Demand(
-        shape,
-        plan,
-        gpu_layers=None if layers < 0 else layers,
-        host_free=here.host_free,
-        embedding_bytes=here.embedding_bytes,
-    )
     try:
-        budget = plan_budget(0, here.memory, demand, here.settings, here.limit)
+        budget = here.budget(shape, plan)
     except FootprintError as error:
         return Fitting(None, None, f"unknown: {error}")
+    if budget is None:
+        return Fitting(None, None, "unknown: how much memory there is cannot be read")
     if budget.window < min(LEAST_CONTEXT, shape.trained):
         return Fitting(False, None, f"no: {too_large(budget, shape)}", budget)
     return Fitting(True, budget.window, f"yes, context {short_count(budget.window)}{partly(budget)}", budget)
@@ -324,6 +276,7 @@ def choices(shape: ModelShape, here: LoadingConditions, budget: MemoryBudget | N
         kv_type("k", shape, offload, on_gpu),
         kv_type("v", shape, offload, on_gpu),
         flash_attention(shape, offload, on_gpu),
+        *window_cache(shape, here),
         context(shape, offload, budget),
         batch(shape, offload),
         sequences(shape, offload),
@@ -389,6 +342,21 @@ def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> Loading
     return choice("model.flash_attention", "off", f"{buffers}, {rows} rows of a prompt at a time")
 
 
+def window_cache(shape: ModelShape, here: LoadingConditions) -> Iterator[LoadingChoice]:
+    """Which cache sliding layers have, with the tokens of the other; nothing where there is one kind alone."""
+    if not has_small_windows(shape):
+        return
+    plan = here.offload.plan
+    other = replace(plan, small_windows=0) if plan.small_windows else small_plans(plan)[-1]
+    fits, others = here.window(shape, plan), here.window(shape, other)
+    if plan.small_windows:
+        costs = f"{short_count(fits)} tokens fit, {short_count(others)} with full"
+        note = f"{SMALL_COSTS}; {plan.small_windows} sequences a pool, whose windows take {size(window_bytes(shape, plan))}"
+        yield choice("model.window_cache", "small", costs, note)
+    else:
+        yield choice("model.window_cache", "full", f"{short_count(fits)} tokens fit, {short_count(others)} with small")
+
+
 def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> LoadingChoice:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
@@ -403,7 +371,7 @@ def batch(shape: ModelShape, chosen: Offload) -> LoadingChoice:
 
 
 def sequences(shape: ModelShape, chosen: Offload) -> LoadingChoice:
-    count = chosen.plan.sequences
+    count = chosen.plan.pool_sequences
     state = sum(layer.state for layer in shape.layers) * 4 * count
     more = f", {size(state)} of recurrent state" if state else ""
     costs = f"{size(count * shape.vocabulary * 4)} of output buffer a pool{more}"

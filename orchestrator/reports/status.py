@@ -17,10 +17,10 @@ from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
+from orchestrator.model.conditions import Gpu, LoadingConditions
 from orchestrator.model.model_file import AtHand, ModelFile, at_hand, header_of
 from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
-from orchestrator.reports.models import Gpu, LoadingConditions
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import CodexReport, ModelReport, ModelRow
 from orchestrator.wire.status import (

@@ -1,11 +1,14 @@
 """More answers than sequences and cells: who has none waits in line, and no answer is another for it."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Admitted, Outcome
+from orchestrator.engine.messages import Admitted, Grant, Outcome
 
 FLOOR = [at % 50 for at in range(300)]
 
@@ -44,6 +47,23 @@ def test_however_many_ask_every_answer_is_right_and_the_line_is_kept(
         assert machine.answer(ticket) == naive_answer([*machine.floors[floor], *tail], most)
     entered = [message.ticket for message in machine.told if isinstance(message, Admitted)]
     assert entered == sorted(entered), "somebody was overtaken"
+
+
+@pytest.mark.parametrize(("granted", "stay"), [(1536, {"other"}), (2048, {"code", "other"})])
+def test_what_a_pool_takes_beside_its_cells_counts_once_for_each_pool(granted: int, stay: set[str]) -> None:
+    """A grant has one pool's left out already: two pools of 1,024 and 512 cells need 512 tokens more."""
+    backend = FakeBackend(END_EVERY)
+    backend.info = replace(backend.info, pool_tokens=512)
+    machine = Machine(cells=1024, window=2048, sequences=3, backend=backend)
+    machine.floor("code", FLOOR)
+    machine.floor("other", FLOOR[::-1])
+    machine.ask(1, "code", [1, 2, 3], 4)
+    machine.finish()
+    machine.loop.handle(Grant(2, granted, 2048))
+    machine.ask(2, "other", [1, 2, 3], 4)
+    machine.finish()
+    assert set(machine.loop.pools.by_name) == stay
+    assert [machine.ends[ticket][0].outcome for ticket in (1, 2)] == [Outcome.DONE] * 2
 
 
 def test_sixty_conversations_of_three_turns_on_a_small_pool_are_all_answered() -> None:

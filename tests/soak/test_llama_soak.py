@@ -121,12 +121,12 @@ def test_a_life_on_the_real_model_answers_right_and_gives_its_memory_back(quoter
     assert not leaked(before)
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding", "sliding in ranges"])
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding", "sliding in ranges", "sliding small"])
 def test_a_life_on_a_memory_of_another_kind_keeps_its_laws(kind: str, tmp_path: Path) -> None:
     """Random weights say nothing that is known beforehand; laws, ends and what is held are."""
-    name, _, ranges = kind.partition(" ")
+    name, _, windows = kind.partition(" ")
     path = getattr(odd_models, name)(tmp_path / "model.gguf")
-    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, flash_attention=bool(ranges)))
+    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, **odd_models.WINDOWS[windows]))
     begin()
     life = Life(backend, tmp_path / "kv", SEED)
     for _ in range(ODD_LENGTH):

@@ -5,6 +5,7 @@ They share the built-in tokenizer. What they say means nothing; that equal token
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -17,6 +18,13 @@ ORIGINAL = 1024  # context that the model with LongRoPE was first trained for
 
 Tensors = dict[str, np.ndarray]
 Draw = Callable[..., np.ndarray]
+
+# How windows are kept, as settings of an EngineSpec, by the words behind a kind: "sliding in ranges".
+WINDOWS: dict[str, dict[str, Any]] = {
+    "": {"flash_attention": False},
+    "in ranges": {"flash_attention": True},
+    "small": {"flash_attention": True, "small_windows": True, "sequences": 8},
+}
 
 
 def recurrent(path: Path) -> Path:

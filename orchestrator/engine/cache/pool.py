@@ -202,6 +202,7 @@ class Pools:
         self.backend = backend
         self.answering = answering
         self._sequences = sequences
+        self._aside = backend.info.pool_tokens  # of each pool beside its cells; the grant has left out one pool's
         self._on_evict = on_evict
         self._lost_ms = lost_ms
         self._prefill_cost = prefill_cost
@@ -226,11 +227,14 @@ class Pools:
             self.shrink_to_grant()
 
     def held(self) -> int:
-        """Cells of the grant."""
-        return sum(pool.memory.cells for pool in self.by_name.values())
+        """Tokens of what was granted, with those that pools take beside their cells."""
+        return sum(pool.memory.cells + self._aside for pool in self.by_name.values())
 
     def exceed_grant(self) -> bool:
-        return self.held() > self.grant.cells
+        return self._left() < 0
+
+    def _left(self) -> int:
+        return self.grant.cells + self._aside - self.held()
 
     def carrying_s(self) -> float:
         """Seconds that a round should take at most beside its steps: no more than all cells are saved and restored."""
@@ -288,7 +292,7 @@ class Pools:
     def make_room_beside(self, pool: Pool, ids: "array[int]") -> None:
         """Moves the pool where the grant allows, so that a floor that is computed in advance leaves other floors there."""
         wanted = pool.cells_to_keep_all(ids)
-        if pool.memory.cells < wanted and rounded(wanted) <= self.grant.cells - self.held() + pool.memory.cells:
+        if pool.memory.cells < wanted and rounded(wanted) <= self._left() + pool.memory.cells:
             self._move(pool, wanted)
 
     def _move(self, pool: Pool, wanted: int) -> bool:
@@ -307,7 +311,7 @@ class Pools:
         The cells of a pool that is `moved` count as free.
         """
         least, most = rounded(least), rounded(most)
-        free = self.grant.cells - self.held() + (moved.memory.cells if moved else 0)
+        free = self._left() + (moved.memory.cells if moved else -self._aside)
         closing = to_close(free, self._leaving(moved) if free < least else (), least)
         if closing is None:
             return None
@@ -330,7 +334,7 @@ class Pools:
         """Idle pools, lowest retention value first."""
         idle = [pool for pool in self.by_name.values() if pool.idle() and pool is not spared]
         judge = self._lost_ms if len(idle) > 1 else lambda _: 0.0  # the value of one alone decides nothing
-        pools = (Idle(pool.name, pool.memory.cells, judge(pool), pool.used) for pool in idle)
+        pools = (Idle(pool.name, pool.memory.cells + self._aside, judge(pool), pool.used) for pool in idle)
         return in_order(pools, self._entries)
 
     def close(self, name: str) -> None:

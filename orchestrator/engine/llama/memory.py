@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from governor.architectures import windows_have_ranges
+from governor.footprint import window_cells
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
@@ -44,20 +45,34 @@ PIECE_LENGTH = struct.Struct("<Q")  # in front of each piece of a windowed memor
 class StateSizes:
     """Bytes of a sequence's saved state: without a cell, of one cell in all, and of each further cell.
 
-    `per_cell` is 0 where a state has one size whatever its length.
+    `per_cell` is 0 where a state has one size whatever its length. `per_window_cell`: the part of it that sliding layers
+    have in a small cache, which has `window` cells a sequence and `batch` more.
     """
 
     header: int
     one: int
     per_cell: int
+    per_window_cell: int = 0
+    window: int = 0
+    batch: int = 0
 
     @property
     def kv_per_token(self) -> int:
-        return max(0, self.per_cell - CELL_NOTES)
+        return max(0, self.per_cell - self.per_window_cell - CELL_NOTES)
 
     def footprint(self, cells: int, sequences: int) -> int:
         """Bytes of KV or of states in a memory of this size."""
-        return cells * self.kv_per_token or sequences * self.one
+        return cells * self.kv_per_token + self._windows(cells, sequences) or sequences * self.one
+
+    def pool_tokens(self, sequences: int) -> int:
+        """What the windows of a pool cost, in tokens."""
+        return -(-self._windows(None, sequences) // max(1, self.kv_per_token))
+
+    def _windows(self, cells: int | None, sequences: int) -> int:
+        if not self.window:
+            return 0
+        most = window_cells(self.window, sequences, self.batch)
+        return (self.per_window_cell - CELL_NOTES) * (most if cells is None else min(cells, most))
 
 
 class LlamaBackend:
@@ -76,14 +91,14 @@ class LlamaBackend:
         self.architecture = self._metadata.get("general.architecture", "unknown")
         self.windowed = lib.llama_model_n_swa(self._model) > 0
         recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
-        self.ranges = not recurrent and (
-            not self.windowed or windows_have_ranges(self.architecture, flash_attention=spec.flash_attention)
-        )
+        self.small = self.windowed and spec.small_windows
+        sliding_ranges = windows_have_ranges(self.architecture, flash_attention=spec.flash_attention) and not self.small
+        self.ranges = not recurrent and (not self.windowed or sliding_ranges)
         self._states = self._measured()
         self.info = self._describe()
 
     def open(self, cells: int, sequences: int) -> "LlamaMemory":
-        kind = WindowedMemory if self.windowed and self.ranges else LlamaMemory
+        kind = SmallWindowMemory if self.small else WindowedMemory if self.windowed and self.ranges else LlamaMemory
         return kind(self, self._model, self._spec, cells, sequences, self._states)
 
     def sampler(self, sampling: Sampling) -> LlamaSampler:
@@ -122,6 +137,7 @@ class LlamaBackend:
             ranges=self.ranges,
             device=gpu_name() if self.on_gpu else "CPU",
             gpu_layers=offloaded_layers(self._spec, model) if self.on_gpu else 0,
+            pool_tokens=self._states.pool_tokens(self._spec.sequences),
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
         )
 
@@ -131,9 +147,13 @@ class LlamaBackend:
         try:
             header = memory.state_size(0)
             memory.decode([Run(0, 0, [0], output=True)])
-            one = memory.state_size(0)
+            one, sliding = memory.state_size(0), memory.sliding_size(0)
             memory.decode([Run(0, 1, [0], output=True)])
-            return StateSizes(header, one, memory.state_size(0) - one)
+            grown = memory.state_size(0) - one
+            if not self.small:
+                return StateSizes(header, one, grown)
+            window = int(lib.llama_model_n_swa(self._model))
+            return StateSizes(header, one, grown, memory.sliding_size(0) - sliding, window, self._spec.batch)
         finally:
             memory.close()
 
@@ -198,6 +218,10 @@ class LlamaMemory:
     def state_size(self, sequence: int) -> int:
         return int(lib.llama_state_seq_get_size(self._context, sequence))
 
+    def sliding_size(self, sequence: int) -> int:
+        """Bytes of a sequence's state in sliding layers alone."""
+        return int(lib.llama_state_seq_get_size_ext(self._context, sequence, lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY))
+
     def save(self, sequence: int) -> bytes:
         size = self.state_size(sequence)
         buffer = (ctypes.c_uint8 * size)()
@@ -222,6 +246,9 @@ class LlamaMemory:
         if not self._backend.ranges:
             return self.length(sequence)
         return self._cells_of(sequence)
+
+    def _begin(self, sequence: int) -> int:
+        return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
 
     def _cells_of(self, sequence: int) -> int:
         return (self.state_size(sequence) - self._states.header) // self._states.per_cell
@@ -324,12 +351,51 @@ class WindowedMemory(LlamaMemory):
         finally:
             lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
 
-    def _begin(self, sequence: int) -> int:
-        return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
-
     def _guard_until(self, sequence: int, end: int) -> None:
         lib.llama_memory_seq_cp(self._memory, sequence, self._guard, self._guarded[sequence], end)
         self._guarded[sequence] = end
+
+
+class SmallWindowMemory(LlamaMemory):
+    """The memory of a model whose sliding layers keep windows alone. It cannot be cut in ranges.
+
+    llama.cpp gives a used cell to a new token where one sequence alone holds it and the window of that sequence has passed
+    it. Cells behind the window of a sequence that is copied have two holders: they would never be taken again, and stop
+    the cache up. So a sequence is trimmed to its window before it is copied:
+
+        layers that attend to all   ├────────────────────────────────────────┤
+        layers that slide                              . . . . . ├─ window ──┤   . . . cells that were not yet taken
+
+    Then of each sequence at most a window of cells cannot be taken, and the cache has as many windows and a batch beside.
+    """
+
+    def __init__(
+        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
+    ) -> None:
+        super().__init__(backend, model, spec, cells, sequences, states)
+        self._window = int(lib.llama_model_n_swa(model))
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        if self.length(source) - self._begin(source) > self._window and not self.length(target):
+            self._trim(source, target)
+        super().copy(source, target, start, end)
+
+    def _trim(self, sequence: int, carrier: int) -> None:
+        """Nothing of llama.cpp removes cells of sliding layers alone, but to read a state of theirs does, and puts its own
+        cells in their place. So the last cell's is read; the carrier, which is empty, holds the rest meanwhile."""
+        end = self.length(sequence)
+        start, last = end - self._window, end - 1
+        lib.llama_memory_seq_cp(self._memory, sequence, carrier, last, end)
+        size, flags = self.sliding_size(carrier), lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        state = (ctypes.c_uint8 * size)()
+        lib.llama_state_seq_get_data_ext(self._context, state, size, carrier, flags)
+        lib.llama_memory_seq_cp(self._memory, sequence, carrier, start, last)
+        lib.llama_memory_seq_rm(self._memory, sequence, start, last)
+        read = lib.llama_state_seq_set_data_ext(self._context, state, size, sequence, flags)
+        lib.llama_memory_seq_cp(self._memory, carrier, sequence, start, last)
+        lib.llama_memory_seq_rm(self._memory, carrier, -1, -1)
+        if read != size or self._begin(sequence) != start:
+            raise BackendError(f"llama.cpp could not trim sequence {sequence} to the window before {end}")
 
 
 def pieces_of(state: bytes) -> Iterator[bytes]:

@@ -43,7 +43,9 @@ def fingerprint(spec: EngineSpec) -> str:
     chosen = factors(spec)
     rope = chosen.name if chosen is not None else ""
     settings = [spec.kv_type_k, spec.kv_type_v, spec.flash_attention, "unified", rope, native.identity()]
-    if windows_have_ranges(architecture_of(spec), flash_attention=spec.flash_attention):
+    if spec.small_windows:
+        settings.append("windows alone")
+    elif windows_have_ranges(architecture_of(spec), flash_attention=spec.flash_attention):
         settings.append("in pieces of a window")
     digest.update(repr(settings).encode())
     return digest.hexdigest()
@@ -93,8 +95,8 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: i
     )
     parameters.type_k, parameters.type_v = BY_NAME[spec.kv_type_k].number, BY_NAME[spec.kv_type_v].number
     parameters.kv_unified = True
-    # The small cache of a sliding window runs full while cells are free, because what two sequences share is not recycled.
-    parameters.swa_full = True
+    # The small cache runs full while cells are free, unless `SmallWindowMemory` bounds what sequences share in it.
+    parameters.swa_full = not spec.small_windows
     parameters.no_perf = True
     parameters.offload_kqv = spec.gpu_layers != 0
     return parameters

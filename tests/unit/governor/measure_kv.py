@@ -1,7 +1,7 @@
 """Opens contexts in llama.cpp and says what memory they took: the foreign side of the footprint's test.
 
 A program of its own, because a model that llama.cpp does not like may abort it. Reads JSON lines from standard input,
-{path, plans: [{cells, sequences, keys, values}]}, and answers each with a JSON line of
+{path, plans: [{cells, sequences, keys, values, small_windows}]}, and answers each with a JSON line of
 [kv, state] in MiB as logged.
 """
 
@@ -33,9 +33,10 @@ def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]
 
 def opened(model: object, plan: dict[str, Any]) -> list[float] | None:
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_seq_max, params.kv_unified = plan["cells"], plan["sequences"], True
+    params.n_ctx, params.kv_unified = plan["cells"], True
+    params.n_seq_max = plan["small_windows"] or plan["sequences"]
     params.type_k, params.type_v = TYPES[plan["keys"]], TYPES[plan["values"]]
-    params.swa_full, params.flash_attn_type = True, 1  # as the engine opens them
+    params.swa_full, params.flash_attn_type = not plan["small_windows"], 1  # as the engine opens them
     params.n_batch = params.n_ubatch = 512
     lines.clear()
     context = llama_cpp.llama_init_from_model(model, params)

@@ -32,6 +32,8 @@ PLANS = (
     KvPlan("q8_0", "q8_0"),
     KvPlan("q8_0", "q4_0", sequences=2),
     KvPlan("f32", "f32"),
+    KvPlan(small_windows=3),
+    KvPlan("q8_0", "q8_0", small_windows=7),
 )
 LOGGED = 0.0051 * 3  # llama.cpp logs two decimals of a MiB, and up to three buffers add up
 
@@ -82,13 +84,20 @@ def _near(predicted: list[float], seen: list[float]) -> bool:
 def test_the_largest_pool_within_a_size_fits_and_one_step_more_does_not(
     shapes: dict[str, tuple[Path, ModelShape]],
 ) -> None:
-    for name in ("llama", "gemma3", "deepseek2", "jamba"):
+    small = KvPlan(small_windows=5)
+    for name, plan in (
+        ("llama", KvPlan()),
+        ("gemma3", KvPlan()),
+        ("gemma3", small),
+        ("deepseek2", KvPlan()),
+        ("jamba", KvPlan()),
+    ):
         shape = shapes[name][1]
-        for size in (0, 100_000, 5_000_000, 77_777_777):
-            cells = cells_within(shape, KvPlan(), size)
+        for size in (0, 100_000, 1_000_000, 5_000_000, 9_000_000, 77_777_777):
+            cells = cells_within(shape, plan, size)
             assert cells is not None
-            assert cells == 0 or kv_cost(shape, KvPlan(), cells) <= size
-            assert kv_cost(shape, KvPlan(), cells + 256) > size
+            assert cells == 0 or kv_cost(shape, plan, cells) <= size
+            assert kv_cost(shape, plan, cells + 256) > size
 
 
 def test_a_purely_recurrent_model_has_no_limit_of_cells_once_its_state_fits(

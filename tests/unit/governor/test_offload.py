@@ -7,15 +7,28 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.shapes import shape as llama_8b_but
 
 from governor.architectures import windows_have_ranges
 from governor.budget import Demand, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
-from governor.model_shape import ModelShape, shape_of
-from governor.offload import Offload, fitting_layers, flash_attention, idle, impossible, layers_by_gpu, parts, shares_of
+from governor.model_shape import Layer, ModelShape, shape_of
+from governor.offload import (
+    CLEARLY_MORE,
+    ENOUGH_WINDOW,
+    Offload,
+    fitting_layers,
+    flash_attention,
+    idle,
+    impossible,
+    layers_by_gpu,
+    parts,
+    shares_of,
+    with_windows,
+)
 from governor.readings import MemoryReading
-from governor.settings import MIB, MemorySettings
+from governor.settings import GIB, MIB, MemorySettings
 
 PLAIN = Offload(KvPlan())
 QUANTISED = Offload(KvPlan("q8_0", "q8_0"))
@@ -177,3 +190,71 @@ def test_as_many_layers_as_fit_are_those_that_the_budget_plans_with(llama: Model
         memory = MemoryReading("VRAM", mib * MIB, mib * MIB, 0)
         budget = plan_budget(0, memory, Demand(llama, KvPlan()), settings, None)
         assert fitting_layers(llama, PLAIN, (mib * MIB,), settings.smallest_window) == budget.gpu_layers
+
+
+# ---- the cache of sliding layers -------------------------------------------------------------------------------------
+
+
+def gemma3(layers: int, kv_heads: int, head: int, embedding: int, weights: float) -> ModelShape:
+    """Gemma 3 as its headers state it: each sixth layer sees everything, the others 1,024 tokens. `weights`: GB, Q4_K_M."""
+    width, each = kv_heads * head, int((weights - 0.5) * 1e9 / layers)
+    made = tuple(Layer(each, width, width, head, head, slides=at % 6 != 5) for at in range(layers))
+    return llama_8b_but(
+        architecture="gemma3", embedding=embedding, feed_forward=4 * embedding, layers=made, window=1024,
+        vocabulary=262_208, trained=131_072, input=500_000_000, output=0, tied=True,
+    )  # fmt: skip
+
+
+GEMMA_4B = gemma3(34, 4, 256, 2560, 2.5)
+GEMMA_12B = gemma3(48, 8, 256, 3840, 7.3)
+GEMMA_27B = gemma3(62, 16, 128, 5376, 16.5)
+
+
+def on_gpu(model: ModelShape, gigabytes: int, asked: Offload) -> tuple[str, int, int]:
+    """Which cache is chosen on an empty GPU, its sequences and its longest context in thousands of tokens."""
+    memory = MemoryReading("VRAM", gigabytes * GIB, gigabytes * GIB, 0)
+
+    def window(plan: KvPlan) -> int:
+        return plan_budget(0, memory, Demand(model, plan), MemorySettings(), None).window
+
+    plan = with_windows(asked.for_shape(model), model, window).plan
+    return "small" if plan.small_windows else "full", plan.pool_sequences, window(plan) // 1000
+
+
+@pytest.mark.parametrize(
+    ("model", "gigabytes", "context", "chosen"),
+    [
+        (GEMMA_4B, 8, None, ("small", 9, 52)),  # full: 15
+        (GEMMA_4B, 12, None, ("full", 32, 36)),
+        (GEMMA_4B, 24, None, ("full", 32, 98)),
+        (GEMMA_4B, 24, 120_000, ("full", 32, 98)),  # small: 131, a third more
+        (GEMMA_12B, 12, None, ("full", 32, 4)),  # the least that is planned, with either
+        (GEMMA_12B, 16, None, ("small", 5, 20)),  # full: 7
+        (GEMMA_12B, 24, None, ("small", 9, 87)),  # full: 22
+        (GEMMA_12B, 24, 100_000, ("small", 5, 107)),
+        (GEMMA_27B, 24, None, ("full", 32, 4)),
+        (GEMMA_27B, 32, None, ("small", 5, 36)),  # full: 10
+    ],
+)
+def test_a_small_cache_is_chosen_where_a_full_one_is_too_short(
+    model: ModelShape, gigabytes: int, context: int | None, chosen: tuple[str, int, int]
+) -> None:
+    assert on_gpu(model, gigabytes, Offload(KvPlan(sequences=32), context=context, on_gpu=True)) == chosen
+
+
+def test_the_cache_of_windows_is_the_one_that_is_set_where_there_are_two() -> None:
+    for model, windows, chosen in (
+        (GEMMA_27B, "full", "full"),
+        (GEMMA_4B, "small", "small"),
+        (replace(GEMMA_27B, architecture="llama4"), "small", "full"),
+        (replace(GEMMA_27B, architecture="llama"), "small", "full"),
+    ):
+        assert on_gpu(model, 24, Offload(KvPlan(sequences=32), windows=windows, on_gpu=True))[0] == chosen
+
+
+@given(st.integers(0, 200_000), st.integers(0, 200_000), st.integers(512, 131_072) | st.none())
+def test_a_full_cache_gives_way_to_clearly_more_alone(full: int, small: int, context: int | None) -> None:
+    asked = Offload(KvPlan(sequences=32), context=context)
+    chosen = with_windows(asked, GEMMA_27B, lambda plan: small if plan.small_windows else full)
+    enough = min(GEMMA_27B.trained, context or ENOUGH_WINDOW)
+    assert bool(chosen.plan.small_windows) is (full < enough and small > CLEARLY_MORE * full)

@@ -202,3 +202,14 @@ def test_the_built_in_model_that_embeds_is_for_another_setting_and_shows_what_it
     assert report["memory"]["weights"] == report["bytes"]
     assert report["memory"]["buffers"] > 2 * report["memory"]["weights"]
     assert "kv" not in report
+
+
+def test_the_page_tells_which_cache_sliding_layers_have_and_what_the_other_would_hold(tiny_model):
+    path = tiny_model("gemma3")
+    for windows, other in (("full", "small"), ("small", "full")):
+        offered = here(offload=Offload(PLAN, windows=windows, on_gpu=True))
+        report = described(AtHand("mine", path), header(path), offered, loaded=False)
+        (one,) = [one for one in report.settings if one.setting == "model.window_cache"]
+        assert (one.value, one.suits, report.ranges.cut) == (windows, True, windows == "full")
+        assert one.costs.endswith(f"with {other}")
+    assert not [one for one in settings_of(tiny_model) if one == "model.window_cache"]

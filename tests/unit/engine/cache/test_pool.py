@@ -331,10 +331,11 @@ def test_a_larger_context_that_cannot_be_had_leaves_the_pool_as_it_was(quoter: L
     driven.close()
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding"])
+@pytest.mark.parametrize("kind", ["recurrent", "hybrid", "sliding", "sliding small"])
 def test_a_memory_without_ranges_moves_with_its_anchors(kind: str, tmp_path: Path) -> None:
-    path = getattr(odd_models, kind)(tmp_path / "model.gguf")
-    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0))
+    name, _, windows = kind.partition(" ")
+    path = getattr(odd_models, name)(tmp_path / "model.gguf")
+    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0, **odd_models.WINDOWS[windows]))
     driven, floor = Driven(backend, cells=2048, window=2048), [n * 7 % 4000 for n in range(300)]
     driven.floor("code", floor)
     for ticket, tail in enumerate(([1, 2, 3], [1, 2, 3, 4, 5], [9] * 20), start=1):

@@ -73,12 +73,12 @@ class Engine:
             self.loop.pools.close(name)
 
 
-@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding", "sliding in ranges"])
+@pytest.fixture(scope="module", params=["recurrent", "hybrid", "sliding", "sliding in ranges", "sliding small"])
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    kind, _, ranges = request.param.partition(" ")
+    kind, _, windows = request.param.partition(" ")
     path = getattr(odd_models, kind)(tmp_path_factory.mktemp("odd") / "model.gguf")
-    loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0, flash_attention=bool(ranges)))
-    assert loaded.info.ranges is bool(ranges)
+    loaded = LlamaBackend(EngineSpec(str(path), threads=1, batch=64, gpu_layers=0, **odd_models.WINDOWS[windows]))
+    assert loaded.info.ranges is (windows == "in ranges")
     yield loaded
     loaded.close()
 
