@@ -1,5 +1,7 @@
 """A round never stalls an answer beyond its budget: whatever waits, is restored or evicted beside it."""
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -7,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
+from support.machine import Machine
 
-from orchestrator.engine.messages import Grant
+from orchestrator.engine.backend import BackendError
+from orchestrator.engine.fake import FakeBackend, FakeMemory
+from orchestrator.engine.messages import Cancel, Grant, Outcome
 from orchestrator.engine.scheduler.planner import Limits
 
 BUDGET = Limits(64).budget_ms / 1000
@@ -87,3 +92,59 @@ def test_restores_of_a_tenth_of_a_second_hold_up_an_answer_by_no_more_than_a_rou
         machine.ask(ticket, name, [5] * 400, 1)
     assert max(machine.gaps(1, 60)) <= 0.24
     assert machine.store.counters.disk_hits == questions
+
+
+class Gated(FakeBackend):
+    """Its KV is large; of contexts beyond `at_once` cells the first `refused` cannot be had, and none before `gate`."""
+
+    def __init__(self, refused: int = 0) -> None:
+        super().__init__(10**9)
+        self.info = replace(self.info, kv_bytes_per_token=1 << 17)
+        self.gate, self.at_once, self.refused = threading.Event(), 512, refused
+
+    def open(self, cells: int, sequences: int) -> FakeMemory:
+        if cells > self.at_once and threading.current_thread() is not threading.main_thread():
+            assert self.gate.wait(10)
+            self.refused -= 1
+            if self.refused >= 0:
+                raise BackendError("no memory")
+        return super().open(cells, sequences)
+
+
+def beside_an_opening(backend: Gated) -> Machine:
+    """Ticket 1 streams, ticket 2 wants a pool that is being opened, and is waiting for its context."""
+    machine = Machine(cells=16_384, window=4096, sequences=6, backend=backend)
+    machine.floor("small", [7] * 10)
+    machine.ask(1, "small", [3], 400)
+    while not machine.answer(1):
+        machine.round()
+    machine.floor("large", [n % 50 for n in range(3000)])
+    machine.ask(2, "large", [5], 4)
+    machine.loop.flush()
+    before = len(machine.answer(1))
+    for _ in range(20):
+        machine.round()
+    machine.loop.flush()
+    assert len(machine.answer(1)) == before + 20
+    assert list(machine.loop.pools.by_name) == ["small"]
+    return machine
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_an_answer_goes_on_while_a_large_context_is_opened_and_who_waits_for_it_enters_then(refused: int) -> None:
+    machine = beside_an_opening(backend := Gated(refused))
+    backend.gate.set()
+    machine.finish()
+    assert len(machine.answer(2)) == 4
+    assert {machine.ends[ticket][0].outcome for ticket in (1, 2)} == {Outcome.DONE}
+
+
+def test_a_context_whose_ticket_was_called_off_meanwhile_is_an_idle_pool_within_the_grant() -> None:
+    machine = beside_an_opening(backend := Gated())
+    machine.loop.handle(Cancel(2))
+    held = machine.loop.pools.held()
+    backend.gate.set()
+    machine.ask(3, "large", [6], 1)
+    machine.finish()
+    assert machine.loop.pools.held() == held
+    assert machine.ends[3][0].outcome is Outcome.DONE

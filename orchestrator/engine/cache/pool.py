@@ -20,8 +20,9 @@ This file knows no order of tickets.
 import logging
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from orchestrator.engine.backend import Backend, BackendError, Memory
@@ -33,6 +34,7 @@ from orchestrator.engine.messages import UNSEEN, Grant, PoolState, PrefillCost
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 ROUND = 256  # llama.cpp pads a context to a multiple of this
+OPENED_AT_ONCE = 64 << 20  # bytes of KV in host memory: llama.cpp clears a context, 0.3 to 4 s a GB
 LEAST_ANCHORED = 3  # without ranges: what carries states, and for one answer its floor's state and its own
 log = logging.getLogger("lorekeep.engine")
 
@@ -178,11 +180,22 @@ class Pool:
         )
 
 
+@dataclass(frozen=True)
+class Opening:
+    """A context that a thread opens for a ticket's pool, while others are answered."""
+
+    name: str
+    ticket: int
+    cells: int
+    memory: "Future[Memory]"
+
+
 class Pools:
     """The open pools under the governor's grant, by name.
 
     A pool is opened when a ticket needs it, moved into a larger context while nobody is answered, and closed when it is
-    idle and another one needs its cells. While somebody is answered this happens in pieces within the round's time budget.
+    idle and another one needs its cells. While somebody is answered this happens in pieces within the round's time budget,
+    and a large context is opened in a thread. One whose ticket was called off meanwhile becomes an idle pool.
 
     `on_evict` sees each node before its cells are freed, again where it raised OutOfTime. `lost_ms` is the cost of
     rebuilding a pool's content. `answering` says whether an answer runs, which a long round would stall.
@@ -209,6 +222,8 @@ class Pools:
         self._entries = 0
         self._budget: TimeBudget = endless()
         self._refused: int | None = None  # the ticket for which there was no context of the size wanted
+        self._opening: Opening | None = None
+        self._thread = ThreadPoolExecutor(1, "opening")
         self._cramped: set[str] = set()  # pools for which there was no larger context: asked once, not each round
 
     @contextmanager
@@ -228,7 +243,8 @@ class Pools:
 
     def held(self) -> int:
         """Tokens of what was granted, with those that pools take beside their cells."""
-        return sum(pool.memory.cells + self._aside for pool in self.by_name.values())
+        opening = [self._opening.cells] if self._opening else []
+        return sum(cells + self._aside for cells in (*(pool.memory.cells for pool in self.by_name.values()), *opening))
 
     def exceed_grant(self) -> bool:
         return self._left() < 0
@@ -249,26 +265,52 @@ class Pools:
         Raises BackendError when it cannot be opened, OutOfTime when it can be in another round.
         """
         if name not in self.by_name:
+            self._take_opened()
+        if name not in self.by_name:
             cells = self._affordable(need, need + TAIL_ROOM)
             if cells is None:
                 return None
-            memory = self._open(ticket, rounded(need), cells)
-            self.by_name[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self.backend.info.ranges)
+            self._open(name, ticket, rounded(need), cells)
         return self.by_name[name]
 
-    def _open(self, ticket: int, least: int, cells: int) -> Memory:
-        """A context of `cells`, or, where the machine has less than was granted, the least once idle pools are closed."""
+    def _open(self, name: str, ticket: int, least: int, cells: int) -> None:
+        """In a context of `cells`, or, where the machine has less than was granted, the least once idle pools are closed."""
         self._budget.take()
         if ticket != self._refused:
+            if self.answering() and self._in_host_memory(cells) > OPENED_AT_ONCE:
+                self._opening = Opening(name, ticket, cells, self._thread.submit(self._context, cells))
+                raise OutOfTime
             try:
-                return self._context(cells)
+                return self._add(name, self._context(cells))
             except BackendError as error:
-                log.warning("%s; idle pools are closed to try again with %d tokens", error, least)
-        self._refused = ticket  # until they are closed: that may take more than this round
+                self._refuse(ticket, error)
         for idle in [pool.name for pool in self.by_name.values() if pool.idle()]:
             self.close(idle)
         self._refused = None
-        return self._context(least)
+        self._add(name, self._context(least))
+
+    def _take_opened(self) -> None:
+        """Takes the context that was opened beside answers. Raises OutOfTime while it is not there and an answer runs."""
+        if (opening := self._opening) is None:
+            return
+        if self.answering() and not opening.memory.done():
+            raise OutOfTime
+        self._opening = None
+        try:
+            self._add(opening.name, opening.memory.result())
+        except BackendError as error:
+            self._refuse(opening.ticket, error)
+
+    def _refuse(self, ticket: int, error: BackendError) -> None:
+        log.warning("%s; idle pools are closed to try again with less", error)
+        self._refused = ticket  # until they are closed: that may take more than this round
+
+    def _add(self, name: str, memory: Memory) -> None:
+        self.by_name[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self.backend.info.ranges)
+
+    def _in_host_memory(self, cells: int) -> float:
+        """Bytes of KV of so many cells."""
+        return 0.0 if self.backend.info.gpu_layers else cells * self.backend.info.kv_bytes_per_token
 
     def _context(self, cells: int) -> Memory:
         return self.backend.open(cells, self._sequences)
@@ -329,6 +371,7 @@ class Pools:
             self.close(pool.name)
             if not self.exceed_grant():
                 return
+        self._take_opened()
 
     def _leaving(self, spared: Pool | None = None) -> list[Idle]:
         """Idle pools, lowest retention value first."""
