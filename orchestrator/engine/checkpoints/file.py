@@ -140,29 +140,39 @@ class Writer:
         self._done()
 
 
+@dataclass(frozen=True)
+class Content:
+    """What a file holds, unchecked."""
+
+    head: bytes
+    header: bytes
+    state: bytes
+    crc: bytes
+
+
 @dataclass
 class Reader:
-    """Used by one thread, the loop's."""
+    """Used by one thread, the loop's. The next file is read in a thread of its own and checked in the caller's: one core
+    checks while the other waits for the disk and copies."""
 
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reading"))
-    _ahead: tuple[Path, SegmentHeader, "Future[bytes]"] | None = None
+    _ahead: tuple[Path, "Future[Content]"] | None = None
 
-    def expect(self, path: Path, header: SegmentHeader) -> None:
+    def expect(self, path: Path) -> None:
         """Begins to read what is likely to be asked for next; forgets what was expected before."""
-        self._ahead = path, header, self._thread.submit(read_state, path, header)
+        self._ahead = path, self._thread.submit(read_content, path)
 
     def read(self, path: Path, header: SegmentHeader) -> bytes:
         """The verified state. Raises DamagedCheckpoint and OSError."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[:2] == (path, header):
-            return ahead[2].result()
-        return read_state(path, header)
+        content = ahead[1].result() if ahead is not None and ahead[0] == path else read_content(path)
+        return verified(path, content, header)
 
     def forget_expected(self) -> None:
         """Forgets what was expected, once no file is open."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
-            wait([ahead[2]])
+            wait([ahead[1]])
 
     def close(self) -> None:
         self.forget_expected()
@@ -289,17 +299,27 @@ def read_header(path: Path) -> SegmentHeader:
 
 def read_state(path: Path, expected: SegmentHeader) -> bytes:
     """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
+    return verified(path, read_content(path), expected)
+
+
+def read_content(path: Path) -> Content:
+    """Raises DamagedCheckpoint and OSError; the checksum is `verified`'s."""
     with opened(path) as file:
         head, header_size, state_size = _opening(file, path)
         # Read as it is returned: the pages of a second buffer took three times as long as the checksum.
-        packed, state, crc = file.read(header_size), file.read(state_size), file.read(_CRC.size)
-    if len(crc) != _CRC.size:
+        return Content(head, file.read(header_size), file.read(state_size), file.read(_CRC.size))
+
+
+def verified(path: Path, content: Content, expected: SegmentHeader) -> bytes:
+    """The state, where every byte is as it was written and the segment is the expected one. Raises DamagedCheckpoint."""
+    if len(content.crc) != _CRC.size:
         raise DamagedCheckpoint(f"{path} is truncated")
-    if zlib.crc32(state, zlib.crc32(packed, zlib.crc32(head))) != _CRC.unpack(crc)[0]:
+    crc = zlib.crc32(content.state, zlib.crc32(content.header, zlib.crc32(content.head)))
+    if crc != _CRC.unpack(content.crc)[0]:
         raise DamagedCheckpoint(f"{path} has a wrong checksum")
-    if _header(packed) != expected:
+    if _header(content.header) != expected:
         raise DamagedCheckpoint(f"{path} holds another segment than its name says")
-    return state
+    return content.state
 
 
 def opened(path: Path) -> BinaryIO:

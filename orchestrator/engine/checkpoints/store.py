@@ -195,7 +195,7 @@ class CheckpointStore:
     def expect(self, header: SegmentHeader) -> None:
         """A segment that will be loaded next: reads it ahead."""
         if self.arrived(header.name):
-            self._reader.expect(self._path(header.name), header)
+            self._reader.expect(self._path(header.name))
 
     def restored(self, tokens: int, seconds: float) -> None:
         """So many tokens are in cells again, which took so long from the search for them on."""
