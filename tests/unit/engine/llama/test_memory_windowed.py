@@ -151,3 +151,16 @@ def test_after_any_work_each_sequence_holds_all_of_its_own(sliding: Subject, see
         life.memory.remove(sequence, 0, -1)
     feed(life.memory, 0, (sliding.floor * 2)[:CELLS])
     life.memory.close()
+
+
+def test_a_hole_in_a_long_sequence_is_found_though_each_count_looks_at_two_pieces(
+    sliding: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = sliding.open(CELLS, SEQUENCES)
+    feed(memory, 0, sliding.floor)
+    monkeypatch.setattr("orchestrator.engine.llama.memory.COUNTED", 2 * CELLS)
+    rounds = range(-(-len(sliding.floor) // WINDOW // 2))
+    assert {memory.count(0) for _ in rounds} == {len(sliding.floor)}
+    memory.remove(0, 300, 310)
+    assert {memory.count(0) for _ in rounds} == {len(sliding.floor), len(sliding.floor) - 10}
+    memory.close()
