@@ -108,14 +108,20 @@ class Costs:
     def chunk(self, beside: int, cells: int, wanted: int, most: int, budget_ms: float) -> int:
         """How many prompt tokens to compute beside `beside` answers within the budget; a few in any case.
 
-        `most`: rows that the backend takes at once.
+        `most`: rows that the backend takes at once. While answers alone were seen nobody knows what a row adds to a step:
+        at most what a step of one row takes.
         """
         if self._surprised:
             self._fit()
+        row_ms = self.milliseconds(1, cells) if self._kinds() == {"answers"} else 0.0
         size = min(wanted, most - beside)
-        while size > FEWEST and self.milliseconds(beside + size, cells) > budget_ms:
+        while size > FEWEST and max(self.milliseconds(beside + size, cells), row_ms * (beside + size)) > budget_ms:
             size //= 2
         return max(1, size)
+
+    def _kinds(self) -> set[str]:
+        """Of the steps that were seen."""
+        return {*self._seen, *(self._kind(rows) for rows, _, _ in self._unread)}
 
     def _features(self, rows: int, cells: int) -> Vector:
         """In units of the prior's milliseconds."""

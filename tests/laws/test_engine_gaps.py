@@ -94,6 +94,17 @@ def test_restores_of_a_tenth_of_a_second_hold_up_an_answer_by_no_more_than_a_rou
     assert machine.store.counters.disk_hits == questions
 
 
+@pytest.mark.parametrize("token", [0.0005, 0.005, 0.02])
+def test_the_first_cold_prompt_of_a_process_holds_up_an_answer_by_no_more_than_a_round(token: float) -> None:
+    machine = ChargedMachine(
+        Prices(step=0.01, token=token, open=0.0), cells=40_000, window=4096, sequences=6, batch=512
+    )
+    streaming(machine, "streaming", [7] * 5)
+    machine.floor("cold", [n % 50 for n in range(1500)])
+    machine.ask(2, "cold", [5], 1)
+    assert max(machine.gaps(1, 30)) <= BUDGET + PREFILL
+
+
 class Gated(FakeBackend):
     """Its KV is large; of contexts beyond `at_once` cells the first `refused` cannot be had, and none before `gate`."""
 

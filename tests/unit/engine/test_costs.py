@@ -116,6 +116,19 @@ class Clock:
         return self.now
 
 
+@given(st.floats(1, 300), st.floats(0.1, 300), st.integers(1, 20), st.integers(9, 5000), st.floats(50, 1000))
+def test_the_first_prompt_beside_answers_keeps_to_its_budget_whatever_a_row_costs(
+    step: float, row: float, answers: int, wanted: int, budget_ms: float
+) -> None:
+    costs = Costs()
+    for _ in range(answers):
+        costs.learn(1, 20, step + row)
+    rows = costs.chunk(0, 20, wanted, 512, budget_ms)
+    assert rows <= FEWEST or step + row * rows <= budget_ms * 1.05
+    costs.learn(rows, 20, step + row * rows)
+    assert costs.chunk(0, 20, 512, 512, 1e9) == 512
+
+
 def test_the_first_piece_is_granted_also_when_the_time_is_over() -> None:
     slack = TimeBudget(Clock(), until=3.0)
     slack.take()
