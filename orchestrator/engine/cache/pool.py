@@ -274,14 +274,15 @@ class Pools:
         return self.by_name[name]
 
     def _open(self, name: str, ticket: int, least: int, cells: int) -> None:
-        """In a context of `cells`, or, where the machine has less than was granted, the least once idle pools are closed."""
+        """Of `cells`, or, where the machine has less than was granted, the least once idle pools are closed."""
         self._budget.take()
         if ticket != self._refused:
             if self.answering() and self._in_host_memory(cells) > OPENED_AT_ONCE:
                 self._opening = Opening(name, ticket, cells, self._thread.submit(self._context, cells))
                 raise OutOfTime
             try:
-                return self._add(name, self._context(cells))
+                self._add(name, self._context(cells))
+                return
             except BackendError as error:
                 self._refuse(ticket, error)
         for idle in [pool.name for pool in self.by_name.values() if pool.idle()]:

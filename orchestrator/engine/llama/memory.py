@@ -406,7 +406,7 @@ class SmallWindowMemory(LlamaMemory):
 
 
 def unset(size: int) -> bytes:
-    """For llama.cpp to write into, before anybody else sees it: memory is written once, and not zeroed or copied besides."""
+    """For llama.cpp to write into, before anybody else sees it: this memory is neither zeroed nor copied."""
     made: bytes = NEW_BYTES(None, size)
     return made
 
