@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not packages
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
+import cases_floor  # noqa: E402
 import cases_kept  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
@@ -84,6 +85,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
             **cases_search.cases(),
             **cases_meaning.cases(),
             **cases_engine.cases(),
+            **cases_floor.cases(),
         }
     )
     return {name: case for name, case in every.items() if text in name}

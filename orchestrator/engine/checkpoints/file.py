@@ -158,14 +158,13 @@ class Reader:
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reading"))
     _ahead: tuple[Path, "Future[Content]"] | None = None
 
-    def expect(self, path: Path) -> None:
-        """Begins to read what is likely to be asked for next; forgets what was expected before."""
-        self._ahead = path, self._thread.submit(read_content, path)
-
-    def read(self, path: Path, header: SegmentHeader) -> bytes:
-        """The verified state. Raises DamagedCheckpoint and OSError."""
+    def read(self, path: Path, header: SegmentHeader, following: Path | None) -> bytes:
+        """The verified state. Begins to read what is likely to be asked for next; forgets what was expected before. Raises
+        DamagedCheckpoint and OSError."""
         ahead, self._ahead = self._ahead, None
         content = ahead[1].result() if ahead is not None and ahead[0] == path else read_content(path)
+        if following is not None:
+            self._ahead = following, self._thread.submit(read_content, following)
         return verified(path, content, header)
 
     def forget_expected(self) -> None:

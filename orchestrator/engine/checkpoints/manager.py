@@ -235,11 +235,9 @@ class SegmentManager(CheckpointManager):
             return False
         budget.take()
         began = self._clock()
-        state = self.store.load(header)
+        state = self.store.load(header, self._following(wanted, found))
         if state is None:
             return False
-        if found.end < wanted.limit:
-            self._expect(wanted.path, found)
         if not restore_range(pool.memory, pool.scratch, state, length, (start, end), [pool.tree.attach(node)]):
             self.store.forget(header.name)
             return False
@@ -251,10 +249,12 @@ class SegmentManager(CheckpointManager):
         self.store.restored(end - start, took)
         return True
 
-    def _expect(self, path: Path, found: Onward) -> None:
-        after = onward(self.store.continuations, path, found.boundary, found.end)
-        if after is not None:
-            self.store.expect(after.header)
+    def _following(self, wanted: Wanted, found: Onward) -> SegmentHeader | None:
+        """What will be restored after `found`."""
+        if found.end >= wanted.limit:
+            return None
+        after = onward(self.store.continuations, wanted.path, found.boundary, found.end)
+        return after.header if after is not None else None
 
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
         if not ids or ids in others:

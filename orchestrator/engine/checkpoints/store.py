@@ -179,23 +179,21 @@ class CheckpointStore:
         if self.holds(header.name):
             stored.waiting = self._writer.put(self._path(header.name), header, state)
 
-    def load(self, header: SegmentHeader) -> bytes | None:
-        """The state of a segment; None when it is gone or damaged, and then forgotten."""
+    def load(self, header: SegmentHeader, following: SegmentHeader | None = None) -> bytes | None:
+        """The state of a segment; None when it is gone or damaged, and then forgotten.
+
+        `following`, which will be loaded next, is read while this one is checked and used.
+        """
         stored = self._index.get(header.name)
         if stored is None:
             self.counters.misses += 1
             return None
         self._index.use(header)
-        state = stored.waiting.state if stored.waiting is not None else self._read(stored)
+        state = stored.waiting.state if stored.waiting is not None else self._read(stored, following)
         if state is not None:
             self.counters.disk_hits += 1
             self.counters.restored_bytes += len(state)
         return state
-
-    def expect(self, header: SegmentHeader) -> None:
-        """A segment that will be loaded next: reads it ahead."""
-        if self.arrived(header.name):
-            self._reader.expect(self._path(header.name))
 
     def restored(self, tokens: int, seconds: float) -> None:
         """So many tokens are in cells again, which took so long from the search for them on."""
@@ -307,10 +305,11 @@ class CheckpointStore:
     def _all_bytes(self) -> int:
         return self.bytes + sum(other.size for other in self._others)
 
-    def _read(self, stored: StoredSegment) -> bytes | None:
+    def _read(self, stored: StoredSegment, following: SegmentHeader | None) -> bytes | None:
         path = self._path(stored.header.name)
+        ahead = self._path(following.name) if following is not None and self.arrived(following.name) else None
         try:
-            state = self._reader.read(path, stored.header)
+            state = self._reader.read(path, stored.header, ahead)
         except (OSError, DamagedCheckpoint) as error:
             self._damaged(error)
             self.forget(stored.header.name)
