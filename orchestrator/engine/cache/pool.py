@@ -310,7 +310,6 @@ class Pools:
         self.by_name[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self.backend.info.ranges)
 
     def _in_host_memory(self, cells: int) -> float:
-        """Bytes of KV of so many cells."""
         return 0.0 if self.backend.info.gpu_layers else cells * self.backend.info.kv_bytes_per_token
 
     def _context(self, cells: int) -> Memory:
