@@ -6,7 +6,7 @@ are real.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
@@ -42,7 +42,7 @@ from orchestrator.engine.model import EngineSpec
 
 ALIKE = (one_codex, second_running, second_idle, eight_at_once, stall)
 DEPTHS = (0, 2 * KIB, 6 * KIB, 16 * KIB)
-ANSWERS = (1, 4, 8)
+FULL_WINDOWS = ("--swa-full",)
 TOKENS = 64
 TRUNK = 7_403  # tokens, as in llama.cpp's pull request 26204, which copies a slot's KV to other slots
 
@@ -98,27 +98,31 @@ def resident() -> int:
 
 
 def decoding(bench: Bench) -> Iterator[Row]:
-    """In turns, on engines that all stay loaded: what else the machine does meets all of them alike.
-
-    The floor is computed once by each engine. Ours shares its cells; the peer's other slots get copies of the first.
-    """
+    """One answer beside llama-server as it comes. At depth several answers are beside its full-size window cache: with the
+    small one a slot that is restored computes everything again, and eight floors of 16k take minutes. These are with flash
+    attention alone: without it llama-server ended when four restored slots answered at once."""
     for depth in DEPTHS:
-        floor, cells = ids(depth, "floor"), max(ANSWERS) * (depth + ROOM)
-        with ExitStack() as running:
-            ours = running.enter_context(
-                stopping(Ours(bench.model, depth + max(ANSWERS) * ROOM, threads=bench.threads))
+        many = FULL_WINDOWS if depth > 2 * KIB else ()
+        yield from decoded(bench, depth, (1,), ())
+        yield from decoded(bench, depth, (4, 8), many)
+
+
+def decoded(bench: Bench, depth: int, sizes: Sequence[int], more: tuple[str, ...]) -> Iterator[Row]:
+    """In turns, on engines that all stay loaded: what else the machine does meets all of them alike."""
+    floor, slots = ids(depth, "floor"), max(sizes)
+    with ExitStack() as running:
+        ours = running.enter_context(stopping(Ours(bench.model, depth + slots * ROOM, threads=bench.threads)))
+        engines: list[Engine] = [ours]
+        for flash in ("on",) if more else ("on", "off"):
+            peer = LlamaServer(
+                bench.model, slots * (depth + ROOM), slots=slots, threads=bench.threads, flash=flash, more=more
             )
-            peers = [
-                running.enter_context(
-                    stopping(LlamaServer(bench.model, cells, slots=max(ANSWERS), threads=bench.threads, flash=flash))
-                )
-                for flash in ("on", "off")
-            ]
-            for peer in peers if depth else ():
-                peer.spread([*floor, *question(0)])
-            engines: list[Engine] = [ours, *peers]
-            for answers in ANSWERS:
-                story = partial(stories.decode_rate, floor=floor, answers=answers, tokens=TOKENS)
-                turns = [[story(engine) for engine in engines] for _ in range(min(bench.runs, 3))]
-                one, *others = (median(rates) for rates in zip(*turns, strict=True))
-                yield rate(f"decoding, {answers} at once at {thousands(depth)}", "all answers", one, max(others), 0.97)
+            engines.append(running.enter_context(stopping(peer)))
+            if more:
+                peer.spread(floor)
+        for answers in sizes:
+            story = partial(stories.decode_rate, floor=floor, answers=answers, tokens=TOKENS)
+            turns = [[story(engine) for engine in engines] for _ in range(min(bench.runs, 3))]
+            one, *others = (median(rates) for rates in zip(*turns, strict=True))
+            case = f"decoding, {answers} at once at {thousands(depth)}{', ' if more else ''}{' '.join(more)}"
+            yield rate(case, "all answers", one, max(others), 0.97)

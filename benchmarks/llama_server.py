@@ -65,12 +65,17 @@ class LlamaServer:
         raise Refused(f"llama-server ended: {self.log.read_text(errors='replace')[-2000:]}")
 
     def spread(self, prompt: Ids) -> None:
-        """Every slot holds the prompt, which one slot computed: the others are copies of it, as for several answers to one
-        question. Slot files would not do: with a small window cache a restored slot computes everything again."""
-        body = {"prompt": [*prompt], "n_predict": 1, "n_cmpl": self.slots, "temperature": 0}
-        reply = self.http.post("/completion", json=body)
+        """Every slot holds the prompt, which one slot computed: the others have it from that slot's file. Of a model with
+        sliding windows this needs the full-size window cache: with the small one they compute everything again."""
+        self.post("/completion", {"prompt": [*prompt], "n_predict": 0, "id_slot": 0})
+        self.post("/slots/0?action=save", {"filename": "prompt"})
+        for slot in range(1, self.slots):
+            self.post(f"/slots/{slot}?action=restore", {"filename": "prompt"})
+
+    def post(self, path: str, body: dict[str, Any]) -> None:
+        reply = self.http.post(path, json=body)
         if reply.status_code != 200:
-            raise Refused(f"llama-server: {reply.text[:200]}")
+            raise Refused(f"llama-server: {path}: {reply.text[:200]}")
 
     def ask(self, floor: Ids, tail: Ids, max_tokens: int) -> Running:
         running = Running()
