@@ -25,6 +25,7 @@ import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_search  # noqa: E402
+import cases_shapes  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import ROOM, Bench, stopping  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
@@ -86,6 +87,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
             **cases_meaning.cases(),
             **cases_engine.cases(),
             **cases_floor.cases(),
+            **cases_shapes.cases(),
         }
     )
     return {name: case for name, case in every.items() if text in name}

@@ -55,7 +55,7 @@ def context_bytes(shape: ModelShape, tokens: int, texts: int) -> int:
     What reads one way has a KV cache, and computes its logits once more than it keeps them.
     """
     plan = KvPlan(sequences=texts, ubatch=tokens)
-    computed = working_bytes(shape, plan, tokens)
+    computed = working_bytes(shape, plan, tokens, logits=tokens)
     if shape.unpredictable:
         return computed
     return computed + kv_cost(shape, plan, tokens) + tokens * shape.vocabulary * 4

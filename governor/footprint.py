@@ -18,6 +18,7 @@ from governor.model_shape import FootprintError, Layer, ModelShape
 CELL_STEP = 256  # llama.cpp pads a pool to a multiple of it
 SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may take without flash attention
 SCORED_ROWS = 16  # never fewer are computed together, however long the pool is
+LOGIT_ROWS = 64  # of a batch may have logits, or one a sequence: answers, and what is drafted for them
 STATE_BYTES = 4  # recurrent state is f32
 
 
@@ -108,19 +109,27 @@ def misfit(shape: ModelShape, plan: KvPlan) -> str:
     return "" if shape.unpredictable else _misfits(shape, _kv_type(plan.keys), _kv_type(plan.values))
 
 
-def working_bytes(shape: ModelShape, plan: KvPlan, cells: int) -> int:
-    """An estimate of llama.cpp's compute and output buffers: activations, logits, the mask, and what attention holds.
+def working_bytes(shape: ModelShape, plan: KvPlan, cells: int, logits: int = 0) -> int:
+    """An estimate of llama.cpp's compute and output buffers. `logits`: for so many rows of a batch; 0: as for answers.
 
-    Logits of a whole batch and of every sequence, a few activations of the widest kind, and a mask per cache, of which
-    sliding layers have their own: f16 with flash attention, f32 without. Without it the scores of all heads are held too,
-    and a quarter as much beside them.
+    A mask per cache, of which sliding layers have their own: f16 with flash attention, f32 without. Beside it, one after
+    the other in one place: a few activations of the widest kind, and without flash attention the scores of all heads and an
+    eighth of them. The logits come last, in the place of all these; what is read of them has a buffer of its own. Buffers
+    are for rows that are a multiple of the sequences (`graph_reserve`).
     """
-    wide = 4 * max(shape.embedding, shape.feed_forward) + shape.vocabulary
     rows = plan.ubatch if plan.flash_attention else rows_together(plan.ubatch, shape.heads, padded(cells))
-    masked = padded(cells) * (2 if shape.window else 1)
-    mask = rows * (2 if plan.flash_attention else 4) * masked
-    scores = 0 if plan.flash_attention else rows * score_bytes(shape.heads, padded(cells)) * 5 // 4
-    return rows * 4 * wide + mask + scores + plan.pool_sequences * shape.vocabulary * 4
+    sequences = max(1, plan.pool_sequences)
+    rows = -(-rows // sequences) * sequences
+    activations = rows * 4 * 4 * max(shape.embedding, shape.feed_forward)
+    mask = rows * (2 if plan.flash_attention else 4) * padded(cells) * (2 if shape.window else 1)
+    scores = 0 if plan.flash_attention else rows * score_bytes(shape.heads, padded(cells)) * 9 // 8
+    word = 4 * shape.vocabulary
+    return max(mask + max(activations, scores), (logits or logit_rows(sequences)) * word) + sequences * word
+
+
+def logit_rows(sequences: int) -> int:
+    """For how many rows of a batch logits are computed at once."""
+    return max(sequences, LOGIT_ROWS)
 
 
 def rows_together(batch: int, heads: int, cells: int) -> int:

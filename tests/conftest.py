@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,22 @@ def quoter_model(models: Path) -> Path:
     from orchestrator.engine.builtin import ensure
 
     return ensure("builtin:quoter", models)
+
+
+@pytest.fixture(scope="session")
+def qwen_model(models: Path) -> Path:
+    """Random weights: seven heads a KV head, heads of 128, 151,936 words of byte-level BPE."""
+    from shaped_models import QWEN, shaped
+
+    return shaped(replace(QWEN, layers=2, width=64), models)
+
+
+@pytest.fixture(scope="session")
+def gemma_model(models: Path) -> Path:
+    """Random weights: five of six layers see 512 tokens, heads of 256, 262,144 words of SentencePiece."""
+    from shaped_models import GEMMA, shaped
+
+    return shaped(replace(GEMMA, width=64), models)
 
 
 @pytest.fixture(scope="session")

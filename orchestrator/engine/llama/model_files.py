@@ -12,7 +12,7 @@ from pathlib import Path
 import llama_cpp as lib
 
 from governor.architectures import windows_have_ranges
-from governor.footprint import rows_together
+from governor.footprint import logit_rows, rows_together
 from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
@@ -87,8 +87,8 @@ def context_parameters(spec: EngineSpec, cells: int, sequences: int, *, heads: i
     if not spec.flash_attention:
         parameters.n_ubatch = rows_together(parameters.n_batch, heads, parameters.n_ctx)
     parameters.n_seq_max = sequences
-    # Logits are wanted for at most one row a sequence; the default sizes buffers for every row of a batch.
-    parameters.n_outputs_max = max(sequences, 64)
+    # The default sizes buffers for logits of every row of a batch.
+    parameters.n_outputs_max = logit_rows(sequences)
     parameters.n_threads = parameters.n_threads_batch = spec.threads or default_threads()
     parameters.flash_attn_type = (
         lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if spec.flash_attention else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED

@@ -1,8 +1,8 @@
 """Opens contexts in llama.cpp and says what memory they took: the foreign side of the footprint's test.
 
 A program of its own, because a model that llama.cpp does not like may abort it. Reads JSON lines from standard input,
-{path, plans: [{cells, sequences, keys, values, small_windows}]}, and answers each with a JSON line of
-[kv, state] in MiB as logged.
+{path, plans: [{cells, sequences, keys, values, flash_attention, small_windows}]}, and answers each with a JSON line of
+[kv, state, buffers] in MiB as logged.
 """
 
 import ctypes
@@ -13,7 +13,10 @@ from typing import Any
 
 import llama_cpp
 
-TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8}
+from orchestrator.engine.llama.model_files import context_parameters
+from orchestrator.engine.model import EngineSpec
+
+KINDS = ("KV", "RS", r"(?:compute|output)")
 lines: list[str] = []
 
 
@@ -23,7 +26,7 @@ def keep(_level: int, text: bytes, _data: object) -> None:
 
 
 def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]:
-    """One [kv, state] a plan; None where llama.cpp refuses to open such a context."""
+    """One [kv, state, buffers] a plan; None where llama.cpp refuses to open such a context."""
     model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
     assert model, "".join(lines)
     sizes = [opened(model, plan) for plan in plans]
@@ -32,19 +35,24 @@ def measured(path: str, plans: list[dict[str, Any]]) -> list[list[float] | None]
 
 
 def opened(model: object, plan: dict[str, Any]) -> list[float] | None:
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.kv_unified = plan["cells"], True
-    params.n_seq_max = plan["small_windows"] or plan["sequences"]
-    params.type_k, params.type_v = TYPES[plan["keys"]], TYPES[plan["values"]]
-    params.swa_full, params.flash_attn_type = not plan["small_windows"], 1  # as the engine opens them
-    params.n_batch = params.n_ubatch = 512
+    spec = EngineSpec(
+        "",
+        threads=1,
+        gpu_layers=0,
+        kv_type_k=plan["keys"],
+        kv_type_v=plan["values"],
+        flash_attention=plan["flash_attention"],
+        small_windows=bool(plan["small_windows"]),
+    )
+    heads = int(llama_cpp.llama_model_n_head(model))
+    params = context_parameters(spec, plan["cells"], plan["small_windows"] or plan["sequences"], heads=heads)
     lines.clear()
     context = llama_cpp.llama_init_from_model(model, params)
     if not context:
         return None
     llama_cpp.llama_free(context)
     text = "".join(lines)
-    return [sum(map(float, re.findall(rf"{kind} buffer size =\s+([\d.]+) MiB", text))) for kind in ("KV", "RS")]
+    return [sum(map(float, re.findall(rf"{kind} buffer size =\s+([\d.]+) MiB", text))) for kind in KINDS]
 
 
 def main() -> None:

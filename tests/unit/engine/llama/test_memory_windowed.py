@@ -109,17 +109,19 @@ class Life:
 
     on: Subject
     chance: random.Random
+    cells: int = CELLS
+    longest: int = 150  # tokens that are computed at once
     held: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memory = self.on.open(CELLS, SEQUENCES)
+        self.memory = self.on.open(self.cells, SEQUENCES)
 
     def step(self) -> None:
         sequence, other = self.chance.sample(range(SEQUENCES), 2)
         mine, theirs = self.held.get(sequence, []), self.held.get(other, [])
         match self.chance.choice(["feed", "feed", "fork", "cut", "drop", "carry"]):
-            case "feed" if sum(map(len, self.held.values())) + 150 < CELLS:
-                new = [self.chance.randrange(300, 3800) for _ in range(self.chance.randint(1, 150))]
+            case "feed" if sum(map(len, self.held.values())) + self.longest < self.cells:
+                new = [self.chance.randrange(300, 3800) for _ in range(self.chance.randint(1, self.longest))]
                 feed(self.memory, sequence, new, len(mine), chunk=self.chance.choice([64, 256]))
                 self.held[sequence] = mine + new
             case "fork" if theirs and not mine:
@@ -141,15 +143,27 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_after_any_work_each_sequence_holds_all_of_its_own(sliding: Subject, seed: int) -> None:
-    life = Life(sliding, random.Random(seed))
-    for _ in range(60):
+    check(Life(sliding, random.Random(seed)), steps=60)
+
+
+@pytest.mark.parametrize("window", [128, 512, 1024])
+def test_it_does_so_with_the_windows_that_models_have(tmp_path: Path, gemma_model: Path, window: int) -> None:
+    """512 in the shape of Gemma 3: one layer of six sees everything, 262,144 words."""
+    path = gemma_model if window == 512 else odd_models.sliding(tmp_path / "model.gguf", window)
+    backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, flash_attention=True))
+    check(Life(subject(backend, 0.05, 700), random.Random(window), 3 * window, 5 * window // 4), steps=40)
+    backend.close()
+
+
+def check(life: Life, steps: int) -> None:
+    for _ in range(steps):
         life.step()
     for sequence, ids in life.held.items():
         assert life.memory.count(sequence) == life.memory.length(sequence) == len(ids)
-        assert not ids or goes_on(sliding, life.memory, sequence, ids)
+        assert not ids or goes_on(life.on, life.memory, sequence, ids)
     for sequence in life.held:
         life.memory.remove(sequence, 0, -1)
-    feed(life.memory, 0, (sliding.floor * 2)[:CELLS])
+    feed(life.memory, 0, [300 + n % 3000 for n in range(life.cells)])
     life.memory.close()
 
 
