@@ -35,7 +35,7 @@ class Subject:
     def fresh(self, ids: list[int]) -> Sampled:
         """From an empty memory. Computed once: what it is held against never is."""
         if (key := tuple(ids)) not in self._fresh:
-            memory = self.open()
+            memory = self.open(max(1024, len(ids)))
             try:
                 self._fresh[key] = self.view(memory, feed(memory, 0, ids))
             finally:
