@@ -98,7 +98,7 @@ def saved(model: Path, floor: "array[int]", folder: Path, threads: int) -> tuple
     manager.remember(pool, tip)
     ours = plain = 0.0
     while left := manager.pending():
-        ours += seconds(partial(save_down_to, left - BLOCK, manager, store))
+        ours += seconds(partial(save_down_to, max(0, left - BLOCK), manager, store))
         plain += seconds(partial(copy_plainly, state, [folder / f"{left}-{number}.plain" for number in range(PLAIN)]))
     store.close()
     pool.memory.close()
@@ -186,5 +186,7 @@ def gap_beside(engine: Ours, floor: list[int]) -> float:
     stream.first.wait()
     begun = time.monotonic()
     engine.ask(floor, [], 0).answer()
-    marks = [begun, *(mark for mark in stream.marks if mark > begun), time.monotonic()]
-    return max(after - before for before, after in pairwise(marks))
+    ended = time.monotonic()
+    stream.answer()
+    marks = [begun, *(mark for mark in stream.marks if mark > begun)]
+    return max(after - before for before, after in pairwise(marks) if before < ended)
