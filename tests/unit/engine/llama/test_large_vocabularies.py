@@ -38,7 +38,7 @@ def memory(backend: LlamaBackend) -> Iterator[LlamaMemory]:
 
 def test_the_likeliest_are_those_of_a_softmax_over_all_words(backend: LlamaBackend, memory: LlamaMemory) -> None:
     row = feed(memory, 0, backend.encode(["def main():"], control=False)[0])
-    logits = memory._logits(row).astype(np.float64)
+    logits = memory.logits(row).astype(np.float64)
     exact = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
     found = memory.sample(row, backend.sampler(Sampling(logprobs=20)))
     assert len(logits) == backend.tokens
