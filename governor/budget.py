@@ -8,16 +8,15 @@ Where memory is unknown the last levels and grant are kept. Knows no clock and n
 The grant is the memory that may be planned, from sensors, a model's costs and the settings:
 
     total |------------------------------ ceiling -------------------------|-- margin --|
-          |-- others --|-- weights, buffers, embedding --|-- KV (hard) ----|
-          |----------------- planned share of the ceiling --------|
-                                                         |-- KV --|  planned
-                       |------------- limit: ours ----------------|
+          |-- others --|-- fixed: weights, buffers, embedding --|--- KV (hard) ---|
+                                                                |-- KV planned -|
+                       |------------------- limit: ours --------------------|
 
 "Ours" is the memory of this program. The ceiling bounds all programs together: the total without the margin. The user's
-limit bounds ours, whatever others hold: a share of the memory that others left free, or a size. KV is planned up to the
-beginning of the level `elevated`, by both bounds, so that planning alone never raises the level. It is planned for at least
-the smallest window where that memory exists. Growth of other programs shrinks the grant, never the reverse. Without a GPU,
-RAM takes VRAM's place. Does not know open pools: the engine knows who holds what.
+limit bounds ours, whatever others hold: a share of the memory that others left free, or a size. KV is planned up to a share
+of what both bounds leave beside what is fixed; the rest is for others' small growth. It is planned for at least the
+smallest window where that memory exists. Growth of other programs shrinks the grant, never the reverse. Without a GPU, RAM
+takes VRAM's place. Does not know open pools: the engine knows who holds what.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,8 @@ class Demand:
     """What to plan for.
 
     `gpu_layers`: layers (the output counts as one) that are on the GPU already; None lets them be chosen.
-    `loaded`: bytes of weights and buffers that loading showed; they take the estimate's place.
+    `buffers`: bytes that a pool's computing was seen to take; they take the estimate's place. `overhead`: bytes of ours
+    beside weights, buffers, KV and the embedding model, as the driver's context.
     `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
     embedding model's, loaded or not: it may be needed at any time.
     """
@@ -43,7 +43,8 @@ class Demand:
     shape: ModelShape
     plan: KvPlan
     gpu_layers: int | None = None
-    loaded: int | None = None
+    buffers: int | None = None
+    overhead: int = 0
     host_free: int = 0
     embedding_bytes: int = 0
 
@@ -51,7 +52,7 @@ class Demand:
 @dataclass(frozen=True)
 class Ours:
     """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do
-    not report memory by process; `claimed`: those that no eviction frees.
+    not report memory by process; `claimed`: those of KV that no eviction frees.
 
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. Where a GPU's memory counts,
     `elsewhere` are bytes of RAM that the embedding model will take; `elsewhere_held` those that it has, and can give back.
@@ -69,8 +70,9 @@ class Ours:
 class MemoryBudget:
     """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
 
-    `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
-    the most that weights, buffers, KV and the embedding model may take together.
+    `working`: buffers of one pool, and what else of ours is neither weights nor KV. `kv_hard` is what can be held at all,
+    `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is the most that weights, buffers, KV and
+    the embedding model may take together.
     """
 
     number: int
@@ -88,6 +90,11 @@ class MemoryBudget:
     window: int
     gpu_layers: int
     layers: int
+
+    @property
+    def fixed(self) -> int:
+        """Bytes of ours that are no KV."""
+        return self.weights + self.working + self.embedding_bytes
 
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
         """Whether a plan made with one holds with the other: cells differ by at most the share `step`."""
@@ -125,19 +132,22 @@ class Outlook:
 def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
     """The outlook after a reading of the sensors; `before` is None at the first one."""
     before = before or Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
-    memory = memory_of(snapshot, settings.memory.gpu)
-    limit, pressure = before.limit, None
+    memory, limit = memory_of(snapshot, settings.memory.gpu), before.limit
     if memory is not None:
-        own = max(memory.own or 0, ours.held)
-        memory = replace(memory, own=own)
+        memory = replace(memory, own=max(memory.own or 0, ours.held))
         if limit is None:  # memory that is ours counts as free
-            limit = limit_bytes(settings.memory.vram_limit, memory.free + own)
-        pressure = pressure_of(memory, ceiling_of(memory.total, settings.memory), limit, ours.claimed)
+            limit = limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0))
+    planned, unplanned = _planned(before, memory, snapshot, ours, settings, limit)
+    pressure = None if memory is None else _pressure(memory, planned, ours, settings.memory, limit)
     looked_at = reading_of(pressure, chosen_gpu(snapshot, settings.memory.gpu), snapshot.host, settings.pressure)
     state = step(before.state, looked_at, snapshot.at, settings.pressure)
-    budget, unplanned = _budget(before, memory, snapshot, ours, settings, limit)
+    same = (
+        before.budget is not None
+        and planned is not None
+        and before.budget.same_grant(planned, settings.memory.grant_step)
+    )
     ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
-    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram)
+    after = Outlook(before.number, snapshot, pressure, state, limit, before.budget if same else planned, unplanned, ram)
     return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
 
 
@@ -153,11 +163,20 @@ def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: Govern
     memory, pressure = host_memory(snapshot), None
     if memory is not None:
         ceiling = ceiling_of(memory.total, settings.memory)
-        pressure = pressure_of(replace(memory, own=ours.elsewhere_held), ceiling, None, 0)
+        pressure = pressure_of(replace(memory, own=ours.elsewhere_held), ceiling, None, 0, 0)
     return step(before.ram, PressureReading(pressure), snapshot.at, settings.pressure)
 
 
-def _budget(
+def _pressure(
+    memory: MemoryReading, planned: MemoryBudget | None, ours: Ours, settings: MemorySettings, limit: int | None
+) -> float:
+    """Where no KV can be planned, weights alone are known to be fixed."""
+    weights = ours.demand.shape.weights if ours.demand is not None else 0
+    fixed = planned.fixed if planned is not None else weights
+    return pressure_of(memory, ceiling_of(memory.total, settings), limit, fixed, ours.claimed)
+
+
+def _planned(
     before: Outlook,
     memory: MemoryReading | None,
     snapshot: SensorSnapshot,
@@ -165,20 +184,20 @@ def _budget(
     settings: GovernorSettings,
     limit: int | None,
 ) -> tuple[MemoryBudget | None, str]:
+    """What this reading alone would grant, or why it grants nothing."""
     if ours.demand is None:
         return None, "no model is chosen"
     if memory is None:
         return before.budget, "" if before.budget else "how much memory there is cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
     free = max(0, (snapshot.host.ram_available or 0) - (ours.elsewhere - ours.elsewhere_held))
-    demand = replace(ours.demand, host_free=free)
+    # While the model is being loaded, its weights are ours already, and not yet among what is held.
+    overhead = 0 if ours.demand.buffers is None else max(0, (memory.own or 0) - ours.held)
+    demand = replace(ours.demand, host_free=free, overhead=overhead)
     try:
-        planned = plan_budget(number, memory, demand, settings.memory, limit)
+        return plan_budget(number, memory, demand, settings.memory, limit), ""
     except FootprintError as error:
         return None, str(error)
-    if before.budget is not None and before.budget.same_grant(planned, settings.memory.grant_step):
-        return before.budget, ""
-    return planned, ""
 
 
 # ---- the grant -------------------------------------------------------------------------------------------------------
@@ -196,16 +215,15 @@ def plan_budget(
     FootprintError when the architecture's KV cannot be predicted or its KV type does not suit the model.
     """
     ceiling = ceiling_of(memory.total, settings)
-    others = max(0, memory.total - memory.free - (memory.own or 0))
     layers = len(demand.shape.layers) + 1
-    ours = room_of(ceiling, others, limit)
+    ours = room_of(ceiling, memory.others, limit)
     gpu_layers = _gpu_layers(memory, demand, settings, ours - demand.embedding_bytes)
     here = _here(memory, demand.shape, gpu_layers)
     weights, working = _fixed(memory, demand, settings, gpu_layers)
     fixed = weights + working + demand.embedding_bytes
     hard = max(0, ours - fixed)
-    planned = room_of(int(ceiling * settings.planned_share), others, _share(limit, settings.planned_share)) - fixed
-    kv = min(hard, max(planned, kv_cost(demand.shape, demand.plan, settings.smallest_window, here)))
+    least = kv_cost(demand.shape, demand.plan, settings.smallest_window, here)
+    kv = min(hard, max(int(hard * settings.planned_share), least))
     cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
     window = min(demand.shape.trained, cells)
     return MemoryBudget(
@@ -213,7 +231,7 @@ def plan_budget(
         where=memory.where,
         total=memory.total,
         ceiling=ceiling,
-        others=others,
+        others=memory.others,
         ours=ours,
         weights=weights,
         working=working,
@@ -244,10 +262,6 @@ def checkpoint_bytes(disk_free: int | None, settings: StoreSettings) -> int:
     return min(settings.disk_bytes, int((disk_free or 0) * settings.disk_share))
 
 
-def _share(limit: int | None, share: float) -> int | None:
-    return None if limit is None else int(limit * share)
-
-
 # ---- which memory holds what ---------------------------------------------------------------------------------------
 
 
@@ -267,13 +281,13 @@ def weights_on_gpu(shape: ModelShape, gpu_layers: int) -> int:
 
 
 def _fixed(memory: MemoryReading, demand: Demand, settings: MemorySettings, gpu_layers: int) -> tuple[int, int]:
-    """Bytes of weights and of working buffers: as loaded, else as estimated."""
-    if demand.loaded is not None:
-        return demand.loaded, 0
-    working = working_bytes(demand.shape, demand.plan, max(settings.smallest_window, demand.shape.trained))
+    """Bytes of weights, and of what works beside them: as seen, else as estimated."""
+    working = demand.buffers
+    if working is None:
+        working = working_bytes(demand.shape, demand.plan, max(settings.smallest_window, demand.shape.trained))
     if memory.where == "RAM":
-        return demand.shape.weights, working
-    return weights_on_gpu(demand.shape, gpu_layers), working if gpu_layers else 0
+        return demand.shape.weights, working + demand.overhead
+    return weights_on_gpu(demand.shape, gpu_layers), working + demand.overhead if gpu_layers else 0
 
 
 def _gpu_layers(memory: MemoryReading, demand: Demand, settings: MemorySettings, room: int) -> int:

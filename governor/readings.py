@@ -104,6 +104,11 @@ class MemoryReading:
     free: int
     own: int | None
 
+    @property
+    def others(self) -> int:
+        """What other programs hold."""
+        return max(0, self.total - self.free - (self.own or 0))
+
 
 def memory_of(snapshot: SensorSnapshot, gpu: str | None = None) -> MemoryReading | None:
     """The memory that counts: the chosen GPU's, else the host's. None where not even that is known.

@@ -29,7 +29,7 @@ class MemorySettings:
     vram_limit: str = "90%"
     margin_bytes: int = 512 * MIB  # never planned away: driver growth and other programs' small peaks
     margin_share: float = 0.05  # of the total; the larger of the two margins counts
-    planned_share: float = 0.70  # our own planning stops where the level `elevated` begins
+    planned_share: float = 0.90  # of what is left for KV; the rest is for others' small growth
     smallest_window: int = 4_096  # tokens; below it no planning, only what is physically there
     grant_step: float = 0.02  # of its cells: a smaller move of a grant is no new grant, it would stale every plan
 

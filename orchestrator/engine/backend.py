@@ -65,7 +65,8 @@ class Memory(Protocol):
 
     cells: int
     sequences: int
-    footprint: int  # bytes
+    footprint: int  # bytes of KV or of states
+    buffers: int  # bytes beside them: for what is computed, in the memory that counts
 
     def decode(self, runs: Sequence[Run]) -> None:
         """Computes a step; its rows are numbered through all runs. Room and positions are the caller's duty; raises

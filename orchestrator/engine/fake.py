@@ -36,6 +36,7 @@ class FakeMemory:
     end_every: int
     footprint: int = 0
     ranges: bool = True
+    buffers: int = 0
     tokens: dict[int, int] = field(default_factory=dict)
     members: dict[int, dict[int, int]] = field(default_factory=dict)
     rows: dict[int, bytes] = field(default_factory=dict)

@@ -318,6 +318,7 @@ class PoolState:
     leased: int
     sequences: int
     bytes: int
+    buffers: int = 0  # bytes beside
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Machine:
         self._sampler = SensorSampler(self._seen, settings)
         self._client = client
         self._info: ModelInfo | None = None
+        self._buffers: int | None = None  # of one pool; None before any was open
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
@@ -144,18 +145,19 @@ class Machine:
         pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
-        weights = self._info.weight_bytes if self._info else 0
+        self._buffers = max((pool.buffers for pool in pools), default=self._buffers)
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding.holds > 0
-        held = weights + (snapshot.kv_bytes if snapshot else 0) + here * up
+        weights = self._info.weight_bytes if self._info else 0
+        held = weights + sum(pool.bytes + pool.buffers for pool in pools) + here * up
         demand = Demand(
             self._costs.shape,
             self._costs.plan,
             gpu_layers=self._layers(),
-            loaded=weights if self._info else None,
+            buffers=self._buffers,
             embedding_bytes=here,
         )
-        self._sampler.report(Ours(frozenset(pids), held, weights + claimed, demand, elsewhere, elsewhere * up))
+        self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up))
 
     async def _follow_engine(self) -> None:
         while True:

@@ -29,3 +29,72 @@ LLAMA_8B = ModelShape(
 
 def shape(**changes: Any) -> ModelShape:
     return replace(LLAMA_8B, **changes)
+
+
+def published(
+    name: str,
+    gigabytes: float,
+    layers: int,
+    kv: tuple[int, int],
+    *,
+    trained: int,
+    width: tuple[int, int, int],
+    heads: int,
+    **changes: Any,
+) -> ModelShape:
+    """A model in Q4_K_M as it is published. `kv`: KV heads and the size of one; `width`: of the embedding, the feed-forward
+    and the vocabulary."""
+    embedding, feed_forward, vocabulary = width
+    table = vocabulary * embedding * 9 // 16
+    kv_heads, head = kv
+    each = (int(gigabytes * 1e9) - 2 * table) // layers
+    return shape(
+        name=name,
+        trained=trained,
+        embedding=embedding,
+        heads=heads,
+        kv_heads=kv_heads,
+        vocabulary=vocabulary,
+        feed_forward=feed_forward,
+        layers=(Layer(each, kv_heads * head, kv_heads * head, head, head),) * layers,
+        input=table,
+        output=table,
+        **changes,
+    )
+
+
+def hybrid(model: ModelShape, every: int, state: int) -> ModelShape:
+    """Of each `every` layers one attends; the others recur with so many values a sequence."""
+    layers = [
+        layer if (at + 1) % every == 0 else Layer(layer.weights, state=state) for at, layer in enumerate(model.layers)
+    ]
+    return replace(model, layers=tuple(layers))
+
+
+def compressed(model: ModelShape) -> ModelShape:
+    """MLA: values are read out of the keys."""
+    layers = tuple(Layer(layer.weights, layer.keys, 0, layer.head_keys, 0) for layer in model.layers)
+    return replace(model, layers=layers, compressed=True)
+
+
+MODELS = (
+    published("Qwen2.5 7B", 4.68, 28, (4, 128), trained=32_768, width=(3_584, 18_944, 152_064), heads=28),
+    published("Llama 3.1 8B", 4.92, 32, (8, 128), trained=131_072, width=(4_096, 14_336, 128_256), heads=32),
+    published("Qwen2.5 14B", 8.99, 48, (8, 128), trained=131_072, width=(5_120, 13_824, 152_064), heads=40),
+    published("Mistral Small 24B", 14.33, 40, (8, 128), trained=131_072, width=(5_120, 32_768, 131_072), heads=32),
+    published("gpt-oss 20B", 12.11, 24, (8, 64), trained=131_072, width=(2_880, 2_880, 201_088), heads=64, window=128),
+    compressed(
+        published(
+            "DeepSeek-V2-Lite 16B", 10.36, 27, (1, 576), trained=163_840, width=(2_048, 10_944, 102_400), heads=16
+        )
+    ),
+    published("Qwen3 30B-A3B", 18.56, 48, (4, 128), trained=262_144, width=(2_048, 6_144, 151_936), heads=32),
+    published("Qwen2.5 32B", 19.85, 64, (8, 128), trained=131_072, width=(5_120, 27_648, 152_064), heads=40),
+    published("Llama 3.3 70B", 42.52, 80, (8, 128), trained=131_072, width=(8_192, 28_672, 128_256), heads=64),
+    hybrid(
+        published("Qwen3-Next 80B-A3B", 48.5, 48, (2, 256), trained=262_144, width=(2_048, 5_120, 151_936), heads=16),
+        every=4,
+        state=3 * 8_192 + 32 * 128 * 128,
+    ),
+)
+CARDS = (8, 12, 16, 24, 32, 48, 80, 96)  # GiB

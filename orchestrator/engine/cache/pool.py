@@ -18,6 +18,7 @@ This file knows no order of tickets.
 """
 
 import logging
+import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -177,6 +178,7 @@ class Pool:
             leased=self.tree.leased(),
             sequences=self.memory.sequences - 1 - len(self.tree.spare_sequences()),
             bytes=self.memory.footprint,
+            buffers=self.memory.buffers,
         )
 
 
@@ -215,7 +217,7 @@ class Pools:
         self.backend = backend
         self.answering = answering
         self._sequences = sequences
-        self._aside = backend.info.pool_tokens  # of each pool beside its cells; the grant has left out one pool's
+        self._aside = backend.info.pool_tokens  # tokens of each pool beside its cells; the grant has left out one pool's
         self._on_evict = on_evict
         self._lost_ms = lost_ms
         self._prefill_cost = prefill_cost
@@ -307,6 +309,10 @@ class Pools:
         self._refused = ticket  # until they are closed: that may take more than this round
 
     def _add(self, name: str, memory: Memory) -> None:
+        """A further pool is expected to have as large buffers beside its cells."""
+        info = self.backend.info
+        buffers = math.ceil(memory.buffers / info.kv_bytes_per_token) if info.kv_bytes_per_token else 0
+        self._aside = max(self._aside, info.pool_tokens + buffers)
         self.by_name[name] = Pool(name, memory, self._evicting, self._prefill_cost, ranges=self.backend.info.ranges)
 
     def _in_host_memory(self, cells: int) -> float:

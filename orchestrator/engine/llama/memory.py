@@ -173,7 +173,8 @@ class LlamaMemory:
         parameters = context_parameters(
             spec, cells, sequences + self.own_sequences, heads=int(lib.llama_model_n_head(model))
         )
-        self._context = lib.llama_init_from_model(model, parameters)
+        with native.buffers_noted() as buffers:
+            self._context = lib.llama_init_from_model(model, parameters)
         if not self._context:
             raise BackendError(f"llama.cpp could not make a context of {cells} tokens for {sequences} sequences")
         self._memory = lib.llama_get_memory(self._context)
@@ -187,6 +188,7 @@ class LlamaMemory:
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
         self.footprint = states.footprint(self.cells, sequences)
+        self.buffers = buffers.on(gpu=backend.on_gpu)
 
     def decode(self, runs: Sequence[Run]) -> None:
         if self._threads != self._backend.threads:

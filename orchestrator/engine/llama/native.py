@@ -9,6 +9,10 @@ import functools
 import hashlib
 import logging
 import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,8 @@ log = logging.getLogger("llama.cpp")
 # ggml's levels: none, debug, info, warn, error, cont (goes on with the line before).
 LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 CONTINUES = 5
-
+BUFFER = re.compile(r"(\S+) +(?:compute|output) buffer size = +([\d.]+) MiB")
+MIB = 1024 * 1024
 
 WHOLE = 64 * 1024 * 1024  # bytes; larger ones hold the kernels of GPUs, and reading them would delay each start
 PIECE = 1024 * 1024
@@ -35,6 +40,7 @@ class LogLines:
         self._level = logging.DEBUG
         self._rest = ""
         self.last_error = ""
+        self.buffers: dict[int, dict[str, float]] = {}  # MiB by device, of the contexts that threads make now
 
     def __call__(self, level: int, text: bytes | None, _: Any = None) -> None:
         if level != CONTINUES:
@@ -50,6 +56,9 @@ class LogLines:
             return
         if self._level >= logging.ERROR and not line.endswith("failed to load model"):  # the line before says why
             self.last_error = line.rpartition("error loading model: ")[2]
+        noted, found = self.buffers.get(threading.get_ident()), BUFFER.search(line)
+        if noted is not None and found is not None:
+            noted[found[1]] = noted.get(found[1], 0.0) + float(found[2])
         log.log(self._level, "%s", line)
 
 
@@ -69,6 +78,29 @@ def start() -> None:
 def last_error() -> str:
     """The newest line that llama.cpp logged as an error; what it says about a call that failed."""
     return _lines.last_error or "it gave no reason"
+
+
+class Buffers:
+    """What a context holds beside its cells, in bytes: for what it computes, and for its output."""
+
+    def __init__(self) -> None:
+        self.by_device: dict[str, float] = {}  # MiB
+
+    def on(self, *, gpu: bool) -> int:
+        """On all GPUs, or in the host's memory."""
+        host = ("CPU", "CUDA_Host", "Vulkan_Host", "ROCm_Host", "SYCL_Host")
+        return int(MIB * sum(size for device, size in self.by_device.items() if device.startswith(host) != gpu))
+
+
+@contextmanager
+def buffers_noted() -> Iterator[Buffers]:
+    """Those of the context that this thread makes inside. No function of llama.cpp tells them: its log does."""
+    buffers, thread = Buffers(), threading.get_ident()
+    _lines.buffers[thread] = buffers.by_device
+    try:
+        yield buffers
+    finally:
+        del _lines.buffers[thread]
 
 
 # -- which llama.cpp this is

@@ -36,11 +36,12 @@ def granted(memory: MemoryReading, limit: int | None = None, **demand: object) -
     return plan_budget(1, memory, wanted, SETTINGS, limit)
 
 
-def test_an_empty_gpu_grants_the_planned_share_without_weights_and_buffers() -> None:
+def test_an_empty_gpu_grants_the_planned_share_of_what_weights_and_buffers_leave() -> None:
     budget = granted(vram(24))
     assert budget.ceiling == int(24 * GIB * 0.95) + 1 or budget.ceiling == 24 * GIB - int(24 * GIB * 0.05)
     assert budget.others == 0
-    assert budget.kv == int(budget.ceiling * 0.70) - budget.weights - budget.working
+    assert budget.kv_hard == budget.ceiling - budget.weights - budget.working
+    assert budget.kv == int(budget.kv_hard * 0.90)
     assert budget.gpu_layers == budget.layers == 33
     assert budget.cells % 256 == 0
     assert kv_cost(LLAMA_8B, KvPlan(), budget.cells) <= budget.kv
@@ -55,14 +56,16 @@ def test_what_others_hold_is_not_granted_and_what_we_hold_is() -> None:
 
 
 def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_granted() -> None:
-    budget = granted(vram(8), gpu_layers=33)
-    assert int(budget.ceiling * 0.70) - budget.others - budget.weights - budget.working < 0
+    budget = granted(vram(6.08), gpu_layers=33)
+    assert int(budget.kv_hard * 0.90) < kv_cost(LLAMA_8B, KvPlan(), 4_096) <= budget.kv_hard
     assert budget.cells == 4_096
 
 
-def test_figures_from_loading_take_the_estimates_place() -> None:
-    budget = granted(vram(24), loaded=5 * GIB)
-    assert (budget.weights, budget.working) == (5 * GIB, 0)
+def test_buffers_that_were_seen_take_the_estimates_place_and_what_else_is_ours_is_fixed_too() -> None:
+    estimated, seen = granted(vram(24)), granted(vram(24), buffers=300 * MIB, overhead=400 * MIB)
+    assert estimated.working > 0
+    assert (seen.weights, seen.working) == (estimated.weights, 700 * MIB)
+    assert seen.kv_hard == seen.ceiling - seen.fixed
 
 
 def test_the_trained_length_bounds_the_window_but_not_the_pool() -> None:
@@ -153,8 +156,8 @@ def test_the_users_limit_bounds_what_is_ours_and_not_what_others_hold() -> None:
 
 def test_what_stands_beside_the_model_is_taken_from_its_kv() -> None:
     alone, beside = granted(vram(24), gpu_layers=33), granted(vram(24), gpu_layers=33, embedding_bytes=2 * GIB)
-    assert beside.kv == alone.kv - 2 * GIB
     assert beside.kv_hard == alone.kv_hard - 2 * GIB
+    assert beside.kv == int(beside.kv_hard * 0.90)
     assert beside.others + beside.weights + beside.working + beside.embedding_bytes + beside.kv_hard == beside.ceiling
 
 

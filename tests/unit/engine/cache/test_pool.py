@@ -17,10 +17,10 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.pool import Pool, move, sequences_of
-from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.cache.pool import Pool, Pools, move, sequences_of
+from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend
-from orchestrator.engine.messages import Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
+from orchestrator.engine.messages import UNSEEN, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
 
 FLOOR = array("I", range(100))
@@ -102,6 +102,32 @@ def test_with_the_fewest_sequences_that_may_be_set_everybody_is_answered(ranges:
         machine.ask(ticket, "code", [ticket, 7], 5)
     machine.finish()
     assert [machine.ends[ticket][0].outcome for ticket in (1, 2, 3)] == [Outcome.DONE] * 3
+
+
+class Buffered(FakeBackend):
+    """Each context has buffers beside its cells, of so many cells' bytes."""
+
+    def __init__(self, buffers: int) -> None:
+        super().__init__()
+        self.buffers = buffers
+
+    def open(self, cells: int, sequences: int) -> FakeMemory:
+        memory = super().open(cells, sequences)
+        memory.buffers = int(self.buffers * self.info.kv_bytes_per_token)
+        return memory
+
+
+@given(st.integers(0, 3_000), st.lists(st.tuples(st.integers(0, 5), st.integers(1, 12_000)), max_size=12))
+def test_pools_with_their_buffers_stay_within_a_grant_that_was_made_for_one_of_them(
+    buffers: int, openings: list[tuple[int, int]]
+) -> None:
+    pools = Pools(Buffered(buffers), 4, lambda *_: None, lambda _: 0.0, lambda: False, lambda: UNSEEN)
+    pools.apply(Grant(1, cells=30_000, window=30_000))
+    for ticket, (name, need) in enumerate(openings):
+        assert pools.opened(str(name), need, ticket) is not None, "idle pools make room"
+        held = [one.memory.cells for one in pools.by_name.values()]
+        assert sum(held) + buffers * (len(held) - 1) <= 30_000
+        assert pools.by_name[str(name)].memory.cells >= need or name in dict(openings[:ticket])
 
 
 POOL = "lorekeep@v1/vaults"

@@ -70,6 +70,7 @@ def test_a_memory_without_ranges_is_recognised_from_the_model(backend: LlamaBack
     assert backend.info.kv_bytes_per_token >= 0
     memory = backend.open(512, 4)
     assert memory.footprint > 0
+    assert memory.buffers > 0, "llama.cpp says in its log what it allocates"
     memory.close()
 
 

@@ -1,0 +1,74 @@
+"""What models that people run are granted on the cards that people have: the table of docs/governor.md is this."""
+
+from pathlib import Path
+
+import pytest
+from support.shapes import CARDS, MODELS
+
+from governor.budget import Demand, MemoryBudget, plan_budget
+from governor.footprint import KvPlan, kv_cost
+from governor.model_shape import ModelShape
+from governor.readings import MemoryReading
+from governor.settings import GIB, MIB, MemorySettings, limit_bytes
+
+DESKTOP = 400 * MIB
+SETTINGS = MemorySettings()
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "governor.md"
+KINDS = ("f16", "q8_0")
+
+
+def granted(shape: ModelShape, card: int, kind: str) -> MemoryBudget:
+    total = card * GIB
+    demand = Demand(shape, KvPlan(kind, kind, sequences=32), host_free=64 * GIB)
+    limit = limit_bytes(SETTINGS.vram_limit, total - DESKTOP)
+    return plan_budget(1, MemoryReading("VRAM", total, total - DESKTOP, 0), demand, SETTINGS, limit)
+
+
+def cell(shape: ModelShape, card: int) -> str:
+    """Thousands of tokens with both kinds of KV, or how much of the model is on the card."""
+    budgets = [granted(shape, card, kind) for kind in KINDS]
+    if any(budget.gpu_layers < budget.layers for budget in budgets):
+        return f"{budgets[0].gpu_layers} of {budgets[0].layers} layers"
+    windows = [f"{budget.window / 1000:.0f}k" for budget in budgets]
+    return windows[0] if windows[0] == windows[1] else " / ".join(windows)
+
+
+def row(shape: ModelShape) -> str:
+    return "| " + " | ".join([shape.name, *(cell(shape, card) for card in CARDS)]) + " |"
+
+
+@pytest.mark.parametrize("shape", MODELS, ids=lambda shape: shape.name)
+def test_the_page_shows_what_each_model_is_granted(shape: ModelShape) -> None:
+    assert row(shape) in PAGE.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("shape", MODELS, ids=lambda shape: shape.name)
+def test_a_window_has_no_less_than_085_of_what_is_there_beside_weights_and_buffers(
+    shape: ModelShape, card: int
+) -> None:
+    for kind in KINDS:
+        budget = granted(shape, card, kind)
+        if budget.gpu_layers < budget.layers or budget.cells >= shape.trained:
+            continue
+        there = budget.ours - budget.fixed
+        assert kv_cost(shape, KvPlan(kind, kind, sequences=32), budget.window + 256) > 0.85 * there
+        assert budget.fixed + kv_cost(shape, KvPlan(kind, kind, sequences=32), budget.window) <= budget.ours
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "tokens"),
+    [
+        ("Qwen2.5 14B", "f16", 62_000),
+        ("Qwen2.5 14B", "q8_0", 117_000),
+        ("Mistral Small 24B", "f16", 44_000),
+        ("Mistral Small 24B", "q8_0", 84_000),
+        ("Qwen3 30B-A3B", "f16", 34_000),
+        ("Qwen3 30B-A3B", "q8_0", 64_000),
+        ("Qwen2.5 32B", "f16", 9_000),
+        ("Qwen2.5 32B", "q8_0", 17_000),
+    ],
+)
+def test_a_24_gb_card_with_a_desktop_on_it_is_used_to_its_end(name: str, kind: str, tokens: int) -> None:
+    shape = next(shape for shape in MODELS if shape.name == name)
+    assert granted(shape, 24, kind).window == pytest.approx(tokens, rel=0.06)
