@@ -96,6 +96,10 @@ class MemoryBudget:
         """Bytes of ours that are no KV."""
         return self.weights + self.working + self.embedding_bytes
 
+    def granting_as(self, former: "MemoryBudget") -> "MemoryBudget":
+        """What is known now, under the number and with the tokens of a former grant."""
+        return replace(self, number=former.number, cells=former.cells, window=former.window)
+
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
         """Whether a plan made with one holds with the other: cells differ by at most the share `step`."""
         mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
@@ -106,9 +110,10 @@ class MemoryBudget:
 class Outlook:
     """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
 
-    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `unplanned`
-    is the reason of a missing budget, "" when there is one. `ram` is the state of the host's memory, also where RAM is the
-    memory that counts.
+    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `overhead`:
+    bytes of ours beside what the engine counts, as the driver's context, fixed once a pool is open.
+    `unplanned` is the reason of a missing budget, "" when there is one. `ram` is the state of the host's memory, also where
+    RAM is the memory that counts.
     """
 
     number: int
@@ -119,6 +124,7 @@ class Outlook:
     budget: MemoryBudget | None
     unplanned: str
     ram: PressureState = START
+    overhead: int | None = None
 
     @property
     def level(self) -> Level:
@@ -132,22 +138,21 @@ class Outlook:
 def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
     """The outlook after a reading of the sensors; `before` is None at the first one."""
     before = before or Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
-    memory, limit = memory_of(snapshot, settings.memory.gpu), before.limit
+    memory, limit, overhead = memory_of(snapshot, settings.memory.gpu), before.limit, before.overhead
     if memory is not None:
+        overhead = _overhead(overhead, memory, ours)
         memory = replace(memory, own=max(memory.own or 0, ours.held))
         if limit is None:  # memory that is ours counts as free
             limit = limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0))
-    planned, unplanned = _planned(before, memory, snapshot, ours, settings, limit)
+    planned, unplanned = _planned(replace(before, limit=limit, overhead=overhead), memory, snapshot, ours, settings)
     pressure = None if memory is None else _pressure(memory, planned, ours, settings.memory, limit)
     looked_at = reading_of(pressure, chosen_gpu(snapshot, settings.memory.gpu), snapshot.host, settings.pressure)
     state = step(before.state, looked_at, snapshot.at, settings.pressure)
-    same = (
-        before.budget is not None
-        and planned is not None
-        and before.budget.same_grant(planned, settings.memory.grant_step)
-    )
+    budget, step_of = planned, settings.memory.grant_step
+    if planned is not None and before.budget is not None and before.budget.same_grant(planned, step_of):
+        budget = planned.granting_as(before.budget)
     ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
-    after = Outlook(before.number, snapshot, pressure, state, limit, before.budget if same else planned, unplanned, ram)
+    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram, overhead)
     return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
 
 
@@ -176,13 +181,16 @@ def _pressure(
     return pressure_of(memory, ceiling_of(memory.total, settings), limit, fixed, ours.claimed)
 
 
+def _overhead(before: int | None, memory: MemoryReading, ours: Ours) -> int | None:
+    """As the first pool opens. Before that, weights are ours that are not yet among what is held; later, drivers tell of pools
+    sooner or later than the engine does."""
+    if before is not None or ours.demand is None or ours.demand.buffers is None:
+        return before
+    return max(0, (memory.own or 0) - ours.held)
+
+
 def _planned(
-    before: Outlook,
-    memory: MemoryReading | None,
-    snapshot: SensorSnapshot,
-    ours: Ours,
-    settings: GovernorSettings,
-    limit: int | None,
+    before: Outlook, memory: MemoryReading | None, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings
 ) -> tuple[MemoryBudget | None, str]:
     """What this reading alone would grant, or why it grants nothing."""
     if ours.demand is None:
@@ -191,11 +199,9 @@ def _planned(
         return before.budget, "" if before.budget else "how much memory there is cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
     free = max(0, (snapshot.host.ram_available or 0) - (ours.elsewhere - ours.elsewhere_held))
-    # While the model is being loaded, its weights are ours already, and not yet among what is held.
-    overhead = 0 if ours.demand.buffers is None else max(0, (memory.own or 0) - ours.held)
-    demand = replace(ours.demand, host_free=free, overhead=overhead)
+    demand = replace(ours.demand, host_free=free, overhead=before.overhead or 0)
     try:
-        return plan_budget(number, memory, demand, settings.memory, limit), ""
+        return plan_budget(number, memory, demand, settings.memory, before.limit), ""
     except FootprintError as error:
         return None, str(error)
 

@@ -105,7 +105,7 @@ def planned(embedding: Report) -> str:
 def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
     words = [str(governor.get("level", "unknown"))]
     if governor.get("pressure") is not None:
-        words.append(f"{100 * governor['pressure']:.0f} % of what may be used")
+        words.append(f"{100 * governor['pressure']:.0f} % of what weights and buffers leave")
     if governor.get("kv_budget_bytes") is not None:
         words.append(
             f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for {count(governor['cells'])} cached tokens"

@@ -55,7 +55,7 @@ class Machine:
         self._sampler = SensorSampler(self._seen, settings)
         self._client = client
         self._info: ModelInfo | None = None
-        self._buffers: int | None = None  # of one pool; None before any was open
+        self._buffers: int | None = None  # bytes, the most of one pool; None before any was open
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
@@ -145,7 +145,8 @@ class Machine:
         pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
         claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
-        self._buffers = max((pool.buffers for pool in pools), default=self._buffers)
+        if pools:  # the most that was seen: a pool may be closed, and opened again with more cells
+            self._buffers = max(self._buffers or 0, *(pool.buffers for pool in pools))
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding.holds > 0
         weights = self._info.weight_bytes if self._info else 0

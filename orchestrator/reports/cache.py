@@ -125,7 +125,7 @@ def now(status: StatusReply, *, ready: bool) -> Iterator[Figure]:
         levels = ", ".join(f"{at} {level}" for at, level in enumerate(LEVELS))
         yield Figure("pressure_level", "gauge", levels, LEVELS.index(governor.level))
     if governor.pressure is not None:
-        says = "memory in use, as a share of what may be used"
+        says = "memory in use, as a share of what weights and buffers leave"
         yield Figure("pressure_ratio", "gauge", says, round(governor.pressure, 4))
 
 

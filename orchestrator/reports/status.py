@@ -181,6 +181,7 @@ def governor_report(outlook: Outlook) -> GovernorReport:
         power=outlook.power.value,
         pressure=outlook.pressure,
         memory=budget.where if budget else None,
+        fixed_bytes=budget.fixed if budget else None,
         kv_budget_bytes=budget.kv if budget else None,
         embedding_bytes=budget.embedding_bytes if budget else None,
         cells=budget.cells if budget else None,

@@ -108,8 +108,9 @@ class GovernorReport(ReplyShape):
 
     level: str = Field(description="calm, elevated, high, critical or unknown")
     power: str = Field(description="normal, low-power or throttled")
-    pressure: float | None = Field(description="memory in use, as a share of what may be used")
+    pressure: float | None = Field(description="memory in use, as a share of what weights and buffers leave")
     memory: str | None = Field(description="RAM or VRAM: where KV lies")
+    fixed_bytes: int | None = Field(description="of ours that are no KV: weights, buffers, the model that embeds")
     kv_budget_bytes: int | None = Field(description="that KV may take")
     embedding_bytes: int | None = Field(description="kept for the model that embeds")
     cells: int | None = Field(description="tokens that fit there")

@@ -41,9 +41,9 @@ def house(models, driver):
 
 
 def leave_room_for_kv(house, driver, bytes_):
-    """Others take so much that this is left: ceiling - others - weights, where others = total - free - own."""
-    weights = house.json("model", "list")["models"][0]["bytes"]
-    driver.show(free=bytes_ + weights - CEILING + TOTAL - OWN)
+    """Others take so much that this is left: ceiling - others - fixed, where others = total - free - own."""
+    fixed = reply(house, "/v1/status")["governor"]["fixed_bytes"]
+    driver.show(free=bytes_ + fixed - CEILING + TOTAL - OWN)
 
 
 def tier(house):

@@ -24,7 +24,7 @@ def scarce(
     with living(models, SETTINGS + config, environment=driver.environment) as daemon:
         driver.show(processes=f"{daemon.process.pid}:{OWN}")
         load(daemon)
-        weights = daemon.json("model", "list")["models"][0]["bytes"]
-        driver.show(free=kv + weights - CEILING + TOTAL - OWN)
+        fixed = reply(daemon, "/v1/status")["governor"]["fixed_bytes"]
+        driver.show(free=kv + fixed - CEILING + TOTAL - OWN)
         until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
         yield daemon

@@ -154,7 +154,7 @@ def test_over_two_gpus_each_is_named_with_what_it_takes(models):
 def test_what_the_embedding_model_takes_is_not_there_for_another_ones_context(models):
     shape = header(models / "small.gguf").shape
     alone, beside = fitting(shape, PLAN, here()), fitting(shape, PLAN, replace(here(), embedding_bytes=GIB))
-    assert beside.budget.kv == alone.budget.kv - GIB
+    assert beside.budget.kv_hard == alone.budget.kv_hard - GIB
 
 
 def test_a_model_that_the_embedding_model_leaves_no_room_for_is_refused_with_both_named(models):
