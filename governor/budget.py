@@ -182,8 +182,8 @@ def _pressure(
 
 
 def _overhead(before: int | None, memory: MemoryReading, ours: Ours) -> int | None:
-    """As the first pool opens. Before that, weights are ours that are not yet among what is held; later, drivers tell of pools
-    sooner or later than the engine does."""
+    """As the first pool opens. Before that, weights are ours that are not yet among what is held; later, drivers tell of
+    pools sooner or later than the engine does."""
     if before is not None or ours.demand is None or ours.demand.buffers is None:
         return before
     return max(0, (memory.own or 0) - ours.held)

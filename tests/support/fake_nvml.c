@@ -95,13 +95,13 @@ int nvmlInitWithFlags(unsigned int flags) {
     int code = begin("nvmlInitWithFlags", NULL);
     (void)flags;
     for (int at = 0; at < MOST_GPUS; at++) gpus[at].index = at;
-    if (code == SUCCESS) started = 1;
+    if (code == SUCCESS) started++;
     return code;
 }
 
 int nvmlShutdown(void) {
     int code = begin("nvmlShutdown", NULL);
-    started = 0;
+    if (started > 0) started--; /* counted, as the driver does */
     return code;
 }
 

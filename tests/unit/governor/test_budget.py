@@ -56,7 +56,7 @@ def test_what_others_hold_is_not_granted_and_what_we_hold_is() -> None:
 
 
 def test_when_planning_ends_below_the_smallest_window_what_is_there_is_still_granted() -> None:
-    budget = granted(vram(6.08), gpu_layers=33)
+    budget = granted(vram(5.82), gpu_layers=33)
     assert int(budget.kv_hard * 0.90) < kv_cost(LLAMA_8B, KvPlan(), 4_096) <= budget.kv_hard
     assert budget.cells == 4_096
 

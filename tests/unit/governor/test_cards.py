@@ -71,4 +71,4 @@ def test_a_window_has_no_less_than_085_of_what_is_there_beside_weights_and_buffe
 )
 def test_a_24_gb_card_with_a_desktop_on_it_is_used_to_its_end(name: str, kind: str, tokens: int) -> None:
     shape = next(shape for shape in MODELS if shape.name == name)
-    assert granted(shape, 24, kind).window == pytest.approx(tokens, rel=0.06)
+    assert tokens <= granted(shape, 24, kind).window < 1.15 * tokens
