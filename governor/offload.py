@@ -24,7 +24,7 @@ class Offload:
     """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None:
     `for_shape` chooses flash attention, by the model's window and `on_gpu`.
 
-    `windows`: the cache of sliding layers, full or small; `with_windows` chooses its sequences.
+    `windows`: the cache of sliding layers, full, small or auto; `with_windows` chooses it.
 
     `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
     each GPU takes, in any unit; none: by what is free there.
@@ -37,7 +37,7 @@ class Offload:
     shares: tuple[float, ...] = ()
     main: int = 0
     flash: bool | None = None
-    windows: str = "full"
+    windows: str = "auto"
     on_gpu: bool = False
 
     def for_shape(self, shape: ModelShape) -> "Offload":
@@ -92,18 +92,30 @@ def flash_attention(asked: bool | None, values: str, *, on_gpu: bool, window: in
     return on_gpu or values not in FLOATS or window > 0
 
 
-ENOUGH_WINDOW = 32_768  # tokens that small windows are to leave, where no context is set
+ENOUGH_WINDOW = 32_768  # tokens: a small cache is not taken by itself where a full-size one holds as many
+CLEARLY_MORE = 1.5  # of a full-size cache's tokens: for less nobody gives up ranges
 # One sequence carries states, and an answer needs two: four, three or two answers at once.
 SMALL_SEQUENCES = (9, 7, 5)
 
 
 def with_windows(chosen: Offload, shape: ModelShape, window_of: Callable[[KvPlan], int]) -> Offload:
-    """The same with small windows for sliding layers where they are set and possible, of as many sequences as leave what is
-    asked for. `window_of`: tokens of the longest sequence that a plan leaves."""
+    """The same with the cache of sliding layers chosen. `window_of`: tokens of the longest sequence that a plan leaves.
+
+    1. A full-size cache, which has ranges: where it is set, where no small one is possible, or where it holds
+       what is asked for, `context` or ENOUGH_WINDOW.
+    2. A small one where it is set, or where it holds CLEARLY_MORE. Of as many sequences as leave what is asked for.
+    """
+    full = chosen.plan
     if chosen.windows == "full" or not has_small_windows(shape):
         return chosen
-    asked, plans = min(shape.trained, chosen.context or ENOUGH_WINDOW), small_plans(chosen.plan)
-    return replace(chosen, plan=next((plan for plan in plans if window_of(plan) >= asked), plans[-1]))
+    asked = min(shape.trained, chosen.context or ENOUGH_WINDOW)
+    if chosen.windows == "auto" and window_of(full) >= asked:
+        return chosen
+    plans = small_plans(full)
+    small = next((plan for plan in plans if window_of(plan) >= asked), plans[-1])
+    if chosen.windows == "small" or window_of(small) > CLEARLY_MORE * window_of(full):
+        return replace(chosen, plan=small)
+    return chosen
 
 
 def small_plans(full: KvPlan) -> list[KvPlan]:

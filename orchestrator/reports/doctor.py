@@ -11,7 +11,7 @@ from formatters.registry import discover
 from governor.footprint import KvPlan, bytes_per_token
 from governor.gguf import read_gguf
 from governor.model_shape import FootprintError, ModelShape, shape_of
-from governor.offload import Impossible, Offload, impossible, with_windows
+from governor.offload import Impossible, Offload, has_small_windows, impossible, with_windows
 from governor.sensors import Sensors
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
@@ -120,11 +120,14 @@ def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[s
         flash_attention=offload.plan.flash_attention,
         context=offload.context or 0,
     )
-    own = fingerprint(replace(spec, small_windows=offload.plan.small_windows > 0))[:32]
+    small = {bool(offload.plan.small_windows)}
+    if offload.windows == "auto" and has_small_windows(shape):
+        small = {False, True}  # what is free when the model is loaded decides
+    own = {fingerprint(replace(spec, small_windows=one))[:32] for one in small}
     found = {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
-            found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
+            found["own" if folder.name in own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
 
 

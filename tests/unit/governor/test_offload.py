@@ -15,6 +15,8 @@ from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
 from governor.model_shape import Layer, ModelShape, shape_of
 from governor.offload import (
+    CLEARLY_MORE,
+    ENOUGH_WINDOW,
     Offload,
     fitting_layers,
     flash_attention,
@@ -220,28 +222,29 @@ def on_gpu(model: ModelShape, gigabytes: int, asked: Offload) -> tuple[str, int,
 
 
 @pytest.mark.parametrize(
-    ("model", "gigabytes", "context", "full", "small"),
+    ("model", "gigabytes", "context", "full", "small", "chosen"),
     [
-        (GEMMA_4B, 8, None, 33, (9, 131)),
-        (GEMMA_4B, 12, None, 60, (9, 131)),
-        (GEMMA_4B, 24, None, 131, (9, 131)),
-        (GEMMA_4B, 24, 100_000, 131, (9, 131)),
-        (GEMMA_12B, 8, None, 0, (5, 0)),
-        (GEMMA_12B, 12, None, 10, (5, 34)),
-        (GEMMA_12B, 16, None, 19, (9, 69)),
-        (GEMMA_12B, 24, None, 38, (9, 131)),
-        (GEMMA_12B, 24, 100_000, 38, (9, 131)),
-        (GEMMA_27B, 24, None, 13, (7, 42)),
-        (GEMMA_27B, 24, 100_000, 13, (5, 53)),
-        (GEMMA_27B, 32, None, 27, (9, 121)),
+        (GEMMA_4B, 8, None, 33, (9, 131), "full"),
+        (GEMMA_4B, 12, None, 60, (9, 131), "full"),
+        (GEMMA_4B, 24, None, 131, (9, 131), "full"),
+        (GEMMA_4B, 24, 100_000, 131, (9, 131), "full"),
+        (GEMMA_12B, 8, None, 0, (5, 0), "full"),
+        (GEMMA_12B, 12, None, 10, (5, 34), "small"),
+        (GEMMA_12B, 16, None, 19, (9, 69), "small"),
+        (GEMMA_12B, 24, None, 38, (9, 131), "full"),
+        (GEMMA_12B, 24, 100_000, 38, (9, 131), "small"),
+        (GEMMA_27B, 24, None, 13, (7, 42), "small"),
+        (GEMMA_27B, 24, 100_000, 13, (5, 53), "small"),
+        (GEMMA_27B, 32, None, 27, (9, 121), "small"),
     ],
 )
 def test_small_windows_leave_several_times_the_tokens_in_as_many_sequences_as_leave_what_is_asked_for(
-    model: ModelShape, gigabytes: int, context: int | None, full: int, small: tuple[int, int]
+    model: ModelShape, gigabytes: int, context: int | None, full: int, small: tuple[int, int], chosen: str
 ) -> None:
     asked = Offload(KvPlan(sequences=32), context=context, on_gpu=True)
-    assert on_gpu(model, gigabytes, asked) == ("full", 32, full)
+    assert on_gpu(model, gigabytes, replace(asked, windows="full")) == ("full", 32, full)
     assert on_gpu(model, gigabytes, replace(asked, windows="small")) == ("small", *small)
+    assert on_gpu(model, gigabytes, asked)[0] == chosen
 
 
 def test_the_cache_of_windows_is_the_one_that_is_set_where_there_are_two() -> None:
@@ -252,3 +255,11 @@ def test_the_cache_of_windows_is_the_one_that_is_set_where_there_are_two() -> No
         (replace(GEMMA_27B, architecture="llama"), "small", "full"),
     ):
         assert on_gpu(model, 24, Offload(KvPlan(sequences=32), windows=windows, on_gpu=True))[0] == chosen
+
+
+@given(st.integers(0, 200_000), st.integers(0, 200_000), st.integers(512, 131_072) | st.none())
+def test_a_full_cache_gives_way_to_clearly_more_alone(full: int, small: int, context: int | None) -> None:
+    asked = Offload(KvPlan(sequences=32), context=context)
+    chosen = with_windows(asked, GEMMA_27B, lambda plan: small if plan.small_windows else full)
+    enough = min(GEMMA_27B.trained, context or ENOUGH_WINDOW)
+    assert bool(chosen.plan.small_windows) is (full < enough and small > CLEARLY_MORE * full)
