@@ -217,9 +217,7 @@ class Pools:
         self.backend = backend
         self.answering = answering
         self._sequences = sequences
-        self._aside = (
-            backend.info.pool_tokens
-        )  # tokens of each pool beside its cells; the grant has left out one pool's
+        self._aside = backend.info.pool_tokens  # of each pool beside its cells; the grant has left out one pool's
         self._on_evict = on_evict
         self._lost_ms = lost_ms
         self._prefill_cost = prefill_cost
