@@ -75,6 +75,7 @@ class Costs:
     _seen: dict[str, Seen] = field(default_factory=dict)
     _unread: list[tuple[int, int, float]] = field(default_factory=list)  # rows, cells, milliseconds since it was fitted
     _surprised: bool = False  # by one of them
+    _row_ms: float = 0.0  # the most that a row of answers took, with its share of its step
 
     def milliseconds(self, rows: int, cells: int) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
@@ -87,6 +88,8 @@ class Costs:
         return PrefillCost(empty / batch, (walked - empty) / batch / MANY)
 
     def learn(self, rows: int, cells: int, milliseconds: float) -> None:
+        if rows <= FEW:
+            self._row_ms = max(self._row_ms, milliseconds / rows)
         self._unread.append((rows, cells, milliseconds))
         self._surprised |= abs(self.milliseconds(rows, cells) / milliseconds - 1) > SURPRISE
         if len(self._unread) >= PATIENCE:
@@ -109,11 +112,11 @@ class Costs:
         """How many prompt tokens to compute beside `beside` answers within the budget; a few in any case.
 
         `most`: rows that the backend takes at once. While answers alone were seen nobody knows what a row adds to a step:
-        at most what a step of one row takes.
+        no more than what it took of a step of answers. One that was seen weighs too little against the prior to tell.
         """
         if self._surprised:
             self._fit()
-        row_ms = self.milliseconds(1, cells) if self._kinds() == {"answers"} else 0.0
+        row_ms = self._row_ms if self._kinds() == {"answers"} else 0.0
         size = min(wanted, most - beside)
         while size > FEWEST and max(self.milliseconds(beside + size, cells), row_ms * (beside + size)) > budget_ms:
             size //= 2

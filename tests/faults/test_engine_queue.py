@@ -19,7 +19,11 @@ LONG = ("ask", "-c", "none", "tick tock tick tock tick tock tick tock tick", "--
 @pytest.fixture
 def narrow(models, tmp_path):
     """Room for one long answer and not for two, and a line for one question."""
-    with scarce(models, tmp_path, KV, lambda _: None, ONE_WAITS) as daemon:
+
+    def ask(daemon):
+        assert daemon.lore("ask", "-c", "none", "tick", "--max-tokens", "1").returncode == 0
+
+    with scarce(models, tmp_path, KV, ask, ONE_WAITS) as daemon:
         yield daemon
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.machine import Machine
 
@@ -117,6 +117,7 @@ class Clock:
 
 
 @given(st.floats(1, 300), st.floats(0.1, 300), st.integers(1, 20), st.integers(9, 5000), st.floats(50, 1000))
+@example(step=1.0, row=74.0, answers=1, wanted=9, budget_ms=628.0)
 def test_the_first_prompt_beside_answers_keeps_to_its_budget_whatever_a_row_costs(
     step: float, row: float, answers: int, wanted: int, budget_ms: float
 ) -> None:
@@ -124,7 +125,7 @@ def test_the_first_prompt_beside_answers_keeps_to_its_budget_whatever_a_row_cost
     for _ in range(answers):
         costs.learn(1, 20, step + row)
     rows = costs.chunk(0, 20, wanted, 512, budget_ms)
-    assert rows <= FEWEST or step + row * rows <= budget_ms * 1.05
+    assert rows <= FEWEST or step + row * rows <= budget_ms * 1.001
     costs.learn(rows, 20, step + row * rows)
     assert costs.chunk(0, 20, 512, 512, 1e9) == 512
 
