@@ -405,4 +405,5 @@ def test_many_codices_and_identities_live_side_by_side_and_come_back_when_room_w
     tails = sum(len(encoded(quoter, line(vault))) for vault in vaults.values())
     assert driven.loop.counters.computed_tokens <= sum(map(len, floors.values())) + tails
     assert not driven.loop.pools.exceed_grant()
+    assert sum(pool.memory.cells for pool in driven.loop.pools.by_name.values()) <= 1280
     driven.close()
