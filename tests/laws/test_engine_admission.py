@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.cache.pool import ROUND
+from orchestrator.engine.cache.pools import ROUND
 from orchestrator.engine.messages import (
     Admitted,
     Cancel,

@@ -112,19 +112,21 @@ class Gated(FakeBackend):
         super().__init__(10**9)
         self.info = replace(self.info, kv_bytes_per_token=1 << 17)
         self.gate, self.at_once, self.refused = threading.Event(), 512, refused
+        self.tried = list[str]()  # the threads of large contexts that were refused
 
     def open(self, cells: int, sequences: int) -> FakeMemory:
         if cells > self.at_once and threading.current_thread() is not threading.main_thread():
             assert self.gate.wait(10)
             self.refused -= 1
             if self.refused >= 0:
+                self.tried.append(threading.current_thread().name.partition("_")[0])
                 raise BackendError("no memory")
         return super().open(cells, sequences)
 
 
-def beside_an_opening(backend: Gated) -> Machine:
+def beside_an_opening(backend: Gated, window: int = 4096) -> Machine:
     """Ticket 1 streams, ticket 2 wants a pool that is being opened, and is waiting for its context."""
-    machine = Machine(cells=16_384, window=4096, sequences=6, backend=backend)
+    machine = Machine(cells=16_384, window=window, sequences=6, backend=backend)
     machine.floor("small", [7] * 10)
     machine.ask(1, "small", [3], 400)
     while not machine.answer(1):
@@ -159,3 +161,30 @@ def test_a_context_whose_ticket_was_called_off_meanwhile_is_an_idle_pool_within_
     machine.finish()
     assert machine.loop.pools.held() == held
     assert machine.ends[3][0].outcome is Outcome.DONE
+
+
+def test_who_needs_the_room_of_a_context_whose_ticket_was_cancelled_gets_it() -> None:
+    machine = beside_an_opening(backend := Gated(), window=16_384)
+    machine.loop.handle(Cancel(2))
+    backend.gate.set()
+    machine.ask(3, "small", [8] * 12_000, 1)
+    machine.finish()
+    assert {machine.ends[ticket][0].outcome for ticket in (1, 3)} == {Outcome.DONE}
+
+
+def test_a_ticket_for_which_there_is_no_memory_fails_alone_and_no_answer_waits_for_its_second_try() -> None:
+    machine = beside_an_opening(backend := Gated(refused=2))
+    backend.gate.set()
+    machine.finish()
+    outcomes = {ticket: machine.ends[ticket][0].outcome for ticket in (1, 2)}
+    assert outcomes == {1: Outcome.DONE, 2: Outcome.FAILED}
+    assert backend.tried == ["opening", "opening"]
+
+
+def test_a_context_that_cannot_be_had_is_no_fault_of_who_finds_out() -> None:
+    machine = beside_an_opening(backend := Gated(refused=1))
+    machine.loop.handle(Cancel(2))
+    backend.gate.set()
+    machine.ask(3, "large", [6], 4)
+    machine.finish()
+    assert {machine.ends[ticket][0].outcome for ticket in (1, 3)} == {Outcome.DONE}

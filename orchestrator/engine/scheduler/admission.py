@@ -30,7 +30,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
-from orchestrator.engine.cache.pool import Pool, Pools, evict_floor
+from orchestrator.engine.cache.pool import Pool, evict_floor
+from orchestrator.engine.cache.pools import Pools
 from orchestrator.engine.cache.tree import Node, Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.costs import OutOfTime, TimeBudget

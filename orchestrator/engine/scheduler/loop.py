@@ -25,7 +25,8 @@ from dataclasses import replace
 
 from orchestrator.engine.backend import Backend, BackendError, SamplerMade, SchemaRefused, Watch
 from orchestrator.engine.cache import conservation
-from orchestrator.engine.cache.pool import Pool, Pools, sequences_of
+from orchestrator.engine.cache.pool import Pool
+from orchestrator.engine.cache.pools import Pools, sequences_of
 from orchestrator.engine.cache.tree import Node, deepest
 from orchestrator.engine.checkpoints.file import CheckpointWritten
 from orchestrator.engine.checkpoints.manager import CheckpointManager

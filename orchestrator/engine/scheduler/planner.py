@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.engine.cache.pool import Pools
+from orchestrator.engine.cache.pools import Pools
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted

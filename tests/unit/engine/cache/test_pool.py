@@ -17,7 +17,8 @@ from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.conservation import check
-from orchestrator.engine.cache.pool import Pool, Pools, move, sequences_of
+from orchestrator.engine.cache.pool import Pool, move
+from orchestrator.engine.cache.pools import Pools, sequences_of
 from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import UNSEEN, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
