@@ -33,14 +33,14 @@ PIECE = 1024 * 1024
 symbols: ctypes.CDLL = lib.llama_cpp._lib
 
 
-class LogLines:
-    """Puts llama.cpp's fragments together to lines. It calls from any of its threads, under a lock of its own."""
+class LogLines(threading.local):
+    """Puts llama.cpp's fragments together to lines, of each thread by themselves: it calls from several at a time."""
 
     def __init__(self) -> None:
         self._level = logging.DEBUG
         self._rest = ""
         self.last_error = ""
-        self.buffers: dict[int, dict[str, float]] = {}  # MiB by device, of the contexts that threads make now
+        self.buffers: dict[str, float] | None = None  # MiB by device, of the context that this thread makes now
 
     def __call__(self, level: int, text: bytes | None, _: Any = None) -> None:
         if level != CONTINUES:
@@ -56,9 +56,8 @@ class LogLines:
             return
         if self._level >= logging.ERROR and not line.endswith("failed to load model"):  # the line before says why
             self.last_error = line.rpartition("error loading model: ")[2]
-        noted, found = self.buffers.get(threading.get_ident()), BUFFER.search(line)
-        if noted is not None and found is not None:
-            noted[found[1]] = noted.get(found[1], 0.0) + float(found[2])
+        if self.buffers is not None and (found := BUFFER.search(line)):
+            self.buffers[found[1]] = self.buffers.get(found[1], 0.0) + float(found[2])
         log.log(self._level, "%s", line)
 
 
@@ -76,7 +75,7 @@ def start() -> None:
 
 
 def last_error() -> str:
-    """The newest line that llama.cpp logged as an error; what it says about a call that failed."""
+    """The newest line that llama.cpp logged as an error in this thread; what it says about a call that failed."""
     return _lines.last_error or "it gave no reason"
 
 
@@ -94,13 +93,13 @@ class Buffers:
 
 @contextmanager
 def buffers_noted() -> Iterator[Buffers]:
-    """Those of the context that this thread makes inside. No function of llama.cpp tells them: its log does."""
-    buffers, thread = Buffers(), threading.get_ident()
-    _lines.buffers[thread] = buffers.by_device
+    """Those of the context that this thread makes inside. No function of llama.cpp reports them: its log does."""
+    buffers = Buffers()
+    _lines.buffers = buffers.by_device
     try:
         yield buffers
     finally:
-        del _lines.buffers[thread]
+        _lines.buffers = None
 
 
 # -- which llama.cpp this is

@@ -1,10 +1,12 @@
-"""Which compiled llama.cpp it is: by what lies in its folder, not by what the files are called."""
+"""llama.cpp's log as lines; and which compiled llama.cpp it is: by what lies in its folder, not by names of files."""
 
+import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.llama.native import WHOLE, digest, digest_of, identity
+from orchestrator.engine.llama.native import CONTINUES, WHOLE, LogLines, digest, digest_of, identity
 
 
 @pytest.fixture
@@ -50,3 +52,14 @@ def test_of_a_very_large_file_size_and_samples_count(tmp_path: Path):
         file.flush()
         digests.add(digest(path))
     assert len(digests) == 3
+
+
+def test_what_two_threads_log_at_once_stays_two_lines(caplog: pytest.LogCaptureFixture):
+    lines = LogLines()
+    with caplog.at_level(logging.DEBUG, "llama.cpp"), ThreadPoolExecutor(1) as other:
+        lines(2, b"a context ")
+        other.submit(lines, 4, b"an error\n").result()
+        lines(CONTINUES, b"of 512 tokens\n")
+        assert other.submit(lambda: lines.last_error).result() == "an error"
+    assert [record.getMessage() for record in caplog.records] == ["an error", "a context of 512 tokens"]
+    assert lines.last_error == ""
