@@ -42,7 +42,7 @@ from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
-from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, telling
+from orchestrator.engine.llama.loading import STILL_SECONDS, LoadProgress, reported
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
     OVERRUN_LEAST_SECONDS,
@@ -96,7 +96,7 @@ def begun(spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> "Worker | None"
     """Loads the model and reads the index of checkpoints, and reports progress meanwhile. None, with the reason sent, where
     the model cannot be loaded."""
     progress = LoadProgress()
-    with telling(progress, wire.send):
+    with reported(progress, wire.send):
         try:
             with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
                 backend = load(spec, progress)

@@ -1,9 +1,9 @@
-"""How far a model is that is being loaded, and whether it still moves.
+"""How far the load of a model is, and whether it still moves.
 
-llama.cpp tells what it has placed of the weights, but a mapped file it has read in one call before that, of which it tells
-nothing: of 587 MB from a cold disk the first word came when all was read. What was read is seen by the memory that the
-process takes, and that the call goes on by the page faults of its thread, whether pages come from a disk, from the network
-or from the cache. Both are asked of the kernel; where it does not say, llama.cpp's word is all there is.
+llama.cpp reports which part of the weights it has placed. Before that it reads a mapped file in one call, of which it
+reports nothing: of 587 MB from a cold disk the first report came when all was read. How much was read is seen by the
+memory that the process takes, and that the call goes on by the page faults of its thread, whether pages come from a disk,
+from the network or from the cache. Where the kernel does not have these figures, llama.cpp's reports are all there is.
 """
 
 import os
@@ -16,10 +16,10 @@ from pathlib import Path
 from orchestrator.engine.messages import ModelLoading
 
 # Predicted for the longest while without a sign of life, so the watchdog waits ten minutes: a driver may compile kernels
-# that long for a GPU it has not met, and a load is ended for nothing at the price of all that was read.
+# that long for a GPU it has not met, and a load that is ended for nothing costs all that was read.
 STILL_SECONDS = 60.0
-TELL_SECONDS = 0.5
-HEARTBEAT = 30  # times that it may be told: then it is, though nothing is new, as a sign that this process still runs
+LOOK_SECONDS = 0.5
+HEARTBEAT = 30  # looks: each such one is reported, also where nothing changed, as a sign that this process still runs
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,7 +34,7 @@ class LoadProgress:
         self._farthest = 0.0
 
     def begin(self, size: int) -> None:
-        """What the process takes from now on is this model's, whose files have so many bytes."""
+        """The memory that the process takes from now on is this model's, whose files have `size` bytes."""
         self._size, self._before = size, resident()
 
     def place(self, fraction: float, _: object = None) -> bool:
@@ -50,26 +50,26 @@ class LoadProgress:
         """Another value whenever the load has moved."""
         return self._placed, faults(self._thread)
 
-    def news(self, *, old: bool = False) -> ModelLoading | None:
-        """What is to be told: once for each further percent, and `old` news too where they are wanted."""
+    def report(self, *, again: bool = False) -> ModelLoading | None:
+        """One for each further percent, else None. `again`: also where nothing changed."""
         before = self._farthest
         self._farthest = max(before, self.fraction())  # memory may be taken back under pressure
-        return ModelLoading(self._farthest) if old or int(100 * self._farthest) > int(100 * before) else None
+        return ModelLoading(self._farthest) if again or int(100 * self._farthest) > int(100 * before) else None
 
 
 @contextmanager
-def telling(progress: LoadProgress, tell: Callable[[Sequence[ModelLoading]], None]) -> Iterator[None]:
-    """Tells, from a thread of its own, how far it is; nothing any more when this has ended."""
+def reported(progress: LoadProgress, send: Callable[[Sequence[ModelLoading]], None]) -> Iterator[None]:
+    """Sends reports from a thread of its own, which has ended when this does."""
     over = threading.Event()
 
-    def go_on() -> None:
-        for time in count():
-            if over.wait(TELL_SECONDS):
+    def look_on() -> None:
+        for look in count():
+            if over.wait(LOOK_SECONDS):
                 return
-            if (news := progress.news(old=time % HEARTBEAT == 0)) is not None:
-                tell([news])
+            if (report := progress.report(again=look % HEARTBEAT == 0)) is not None:
+                send([report])
 
-    thread = threading.Thread(target=go_on, name="loading", daemon=True)
+    thread = threading.Thread(target=look_on, name="loading", daemon=True)
     thread.start()
     try:
         yield
@@ -79,18 +79,18 @@ def telling(progress: LoadProgress, tell: Callable[[Sequence[ModelLoading]], Non
 
 
 def resident() -> int:
-    """Bytes of memory that this process has, mapped files included; 0 where the kernel does not say."""
-    return int((said("/proc/self/statm") or ["0", "0"])[1]) * PAGE
+    """Bytes of memory that this process has, mapped files included; 0 where they cannot be read."""
+    return int((fields_of("/proc/self/statm") or ["0", "0"])[1]) * PAGE
 
 
 def faults(thread: int) -> int:
-    """Page faults of a thread of this process, by its native number; 0 where the kernel does not say."""
-    fields = said(f"/proc/self/task/{thread}/stat")
+    """Page faults of a thread of this process, by its native number; 0 where they cannot be read."""
+    fields = fields_of(f"/proc/self/task/{thread}/stat")
     return int(fields[7]) + int(fields[9]) if fields else 0
 
 
-def said(path: str) -> list[str]:
-    """The words behind the name, which stands in brackets and may have any in it."""
+def fields_of(path: str) -> list[str]:
+    """Those behind the name of the program, which is in brackets and may have spaces in it."""
     try:
         return Path(path).read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""How far a load is, by llama.cpp's word and by the kernel's, and how it is known to move."""
+"""How far a load is, by llama.cpp's reports and by the kernel's, and how it is known to move."""
 
 import ctypes
 import mmap
@@ -14,7 +14,7 @@ from support.waiting import SOON
 
 from orchestrator.engine.child import worker
 from orchestrator.engine.child.worker import Watchdog
-from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, telling
+from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, reported
 from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown, Wire
 from orchestrator.engine.model import EngineSpec
@@ -55,36 +55,36 @@ def test_memory_that_was_taken_before_and_memory_without_end_are_no_more_than_th
     held.close(), more.close()
 
 
-def test_each_percent_is_told_once() -> None:
+def test_each_percent_is_reported_once() -> None:
     progress = LoadProgress()
-    assert progress.news() is None
+    assert progress.report() is None
     progress.place(0.431)
-    assert progress.news() == ModelLoading(0.431)
+    assert progress.report() == ModelLoading(0.431)
     progress.place(0.439)
-    assert progress.news() is None
+    assert progress.report() is None
     progress.place(0.44)
-    assert progress.news() == ModelLoading(0.44)
+    assert progress.report() == ModelLoading(0.44)
 
 
-def test_what_was_told_is_told_again_where_it_is_wanted_and_never_less() -> None:
+def test_what_was_reported_is_reported_again_where_it_is_wanted_and_never_less() -> None:
     progress = LoadProgress()
-    assert progress.news(old=True) == ModelLoading(0.0)
+    assert progress.report(again=True) == ModelLoading(0.0)
     progress.place(0.5)
-    assert progress.news() == ModelLoading(0.5)
+    assert progress.report() == ModelLoading(0.5)
     progress.place(0.25)
-    assert progress.news() is None
-    assert progress.news(old=True) == ModelLoading(0.5)
+    assert progress.report() is None
+    assert progress.report(again=True) == ModelLoading(0.5)
 
 
-def test_no_percent_is_taken_back_when_it_is_told_again() -> None:
+def test_no_percent_is_taken_back_when_it_is_reported_again() -> None:
     """0.29 of a hundred are 28.999…"""
     progress = LoadProgress()
     for percent in range(1, 101):
         progress.place(percent / 100 + 0.001)
-        told = [progress.news()]
+        reports = [progress.report()]
         progress.place(0.0)
-        told += [progress.news(old=True), progress.news(old=True)]
-        assert [int(100 * one.fraction) for one in told if one is not None] == [percent] * 3
+        reports += [progress.report(again=True), progress.report(again=True)]
+        assert [int(100 * one.fraction) for one in reports if one is not None] == [percent] * 3
 
 
 def test_what_llama_cpp_calls_back_lets_it_go_on_loading() -> None:
@@ -108,14 +108,16 @@ def test_a_thread_that_there_is_not_has_no_faults() -> None:
     assert faults(-1) == 0
 
 
-def test_what_is_new_is_told_until_the_load_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.engine.llama.loading.TELL_SECONDS", 0.001)
-    progress, told = LoadProgress(), queue.SimpleQueue[ModelLoading]()
+def test_what_is_new_is_reported_until_the_load_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.engine.llama.loading.LOOK_SECONDS", 0.001)
+    progress, sent = LoadProgress(), queue.SimpleQueue[ModelLoading]()
     progress.place(0.25)
-    with telling(progress, lambda messages: [told.put(message) for message in messages] and None):
-        assert told.get(timeout=SOON) == ModelLoading(0.25)
+    with reported(progress, lambda messages: [sent.put(message) for message in messages] and None):
+        assert sent.get(timeout=SOON) == ModelLoading(0.25)
     progress.place(0.5)
-    assert {told.get() for _ in range(told.qsize())} <= {ModelLoading(0.25)}, "what was told again as a sign of life"
+    assert {sent.get() for _ in range(sent.qsize())} <= {ModelLoading(0.25)}, (
+        "what was reported again as a sign of life"
+    )
     assert "loading" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -123,7 +125,7 @@ def test_a_child_speaks_also_while_it_looks_through_what_is_kept_and_is_ready_af
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Of a slow disk that takes minutes, in which it would be taken for one that hangs."""
-    monkeypatch.setattr("orchestrator.engine.llama.loading.TELL_SECONDS", 0.001)
+    monkeypatch.setattr("orchestrator.engine.llama.loading.LOOK_SECONDS", 0.001)
     monkeypatch.setattr("orchestrator.engine.llama.loading.HEARTBEAT", 1)
     ours, theirs = socket.socketpair()
     ours.settimeout(SOON)
