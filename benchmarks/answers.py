@@ -55,7 +55,10 @@ class Running:
 
     def answer(self) -> Answer:
         """Raises Refused."""
-        return self.outcome.result(WITHIN_S)
+        try:
+            return self.outcome.result(WITHIN_S)
+        except TimeoutError as error:
+            raise Refused(f"no answer within {WITHIN_S:.0f} s") from error
 
 
 class Engine(Protocol):

@@ -12,12 +12,8 @@ from ours import Ours
 from report import Row, rate
 
 KV_TOKENS, KV_TYPES = 2_048, ("f16", "q8_0", "q4_0")
-FLOOR, QUOTED, TOKENS, QUESTIONS = (
-    7_000,
-    5_000,
-    96,
-    6,
-)  # characters of sources, of those that are asked about; of answers
+FLOOR, QUOTED = 7_000, 5_000  # characters of sources, and of those that are asked about
+TOKENS, QUESTIONS = 96, 6  # of an answer; of each kind
 FUNCTION = re.compile(r"^( *)(?:async )?def (\w+)(\(.*)$", re.MULTILINE)
 PROSE = (
     "Why do programs use caches?",

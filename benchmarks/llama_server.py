@@ -7,6 +7,8 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +57,12 @@ class LlamaServer:
         self.wait()
 
     def wait(self) -> None:
-        """Until it serves. It tells nobody, so it is asked; it holds questions back itself while the model loads."""
+        """Until it serves: it is asked again and again, because it reports that to nobody."""
         while self.process.poll() is None:
-            try:
+            with suppress(httpx2.TransportError):
                 if self.http.get("/health").status_code == 200:
                     return
-            except httpx2.TransportError:
-                threading.Event().wait(0.05)
+            time.sleep(0.05)
         raise Refused(f"llama-server ended: {self.log.read_text(errors='replace')[-2000:]}")
 
     def spread(self, prompt: Ids) -> None:
@@ -109,7 +110,7 @@ class LlamaServer:
             select.select([connection], [], [], after_s)
 
     def kv_bytes(self) -> int:
-        """What it said it allocated: its KV is one buffer of fixed size."""
+        """What its log says that it allocated: its KV is one buffer of fixed size."""
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if "KV buffer size" in line]
         return int(sum(float(line.rpartition("=")[2].split()[0]) for line in lines) * 2**20)
 
@@ -118,13 +119,17 @@ class LlamaServer:
 
     def stop(self) -> None:
         self.http.close()
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:  # seen once: it had answered, and did not end
-            self.process.kill()
-            self.process.wait()
+        end(self.process)
         self.folder.cleanup()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=30)
+    except subprocess.TimeoutExpired:  # seen once: it had answered, and did not end
+        process.kill()
+        process.wait()
 
 
 def parsed(line: str) -> dict[str, Any] | None:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+FAILED = "failed"  # the note of a case that gave no figures
+
 
 @dataclass(frozen=True)
 class Row:

@@ -4,9 +4,11 @@
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
 the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
+The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -20,12 +22,12 @@ import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not pack
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_floor  # noqa: E402
-import cases_kept  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
+import cases_slot_files  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import ROOM, Bench, stopping  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
@@ -33,27 +35,33 @@ from machine import machine, sentence  # noqa: E402
 from ours import Ours  # noqa: E402
 from private_daemon import DaemonError  # noqa: E402
 from real_model import NoModel, real_model  # noqa: E402
-from report import Row, save, table  # noqa: E402
+from report import FAILED, Row, save, table  # noqa: E402
 
 from orchestrator.engine.builtin import ensure  # noqa: E402
 
 REAL_DEPTH = 6_192  # tokens: with real weights two cores take a minute for it
 Case = Callable[[Bench], Iterator[Row]]
+log = logging.getLogger("benchmarks")
 
 
 def main() -> None:
     options = arguments()
+    cases = chosen(options.only, real=options.real is not None)
+    if not cases:
+        sys.exit(f"no figures: no case has {options.only!r} in its name")
     about = machine()
     try:
         bench = bench_of(options)
     except (NoModel, Refused) as error:
         sys.exit(f"no figures: {error}")
     rows: list[Row] = []
-    for name, case in chosen(options.only, real=options.real is not None).items():
+    for name, case in cases.items():
         rows += run(name, case, bench)
     path = ROOT / "build" / "bench" / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     save(path, about, rows)
     print(f"\n{sentence(about)}\n\n{table(rows)}\n\nkept in {path.relative_to(ROOT)}")
+    if failed := [row.case for row in rows if row.note == FAILED]:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 def bench_of(options: argparse.Namespace) -> Bench:
@@ -77,7 +85,7 @@ def arguments() -> argparse.Namespace:
 
 def chosen(text: str, *, real: bool) -> dict[str, Case]:
     every = (
-        {**cases_real.cases(), **cases_kept.cases()}
+        {**cases_real.cases(), **cases_slot_files.cases()}
         if real
         else {
             **cases_daemon.cases(),
@@ -94,7 +102,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
 
 
 def run(name: str, case: Case, bench: Bench) -> Iterator[Row]:
-    """A case that fails is a row that says so: the others still run."""
+    """A case that fails is a row that says so, however it fails: the others still run."""
     begun = time.monotonic()
     print(f"{name} …", file=sys.stderr, flush=True)
     try:
@@ -103,8 +111,9 @@ def run(name: str, case: Case, bench: Bench) -> Iterator[Row]:
                 f"  {row.case}: {row.figure}: {row.ours} {row.unit} against {row.theirs}", file=sys.stderr, flush=True
             )
             yield row
-    except (Refused, DaemonError) as error:
-        yield Row(name, str(error)[:120], None, met=False, note="failed")
+    except Exception as error:
+        log.warning("%s failed", name, exc_info=not isinstance(error, Refused | DaemonError))
+        yield Row(name, (str(error) or type(error).__name__)[:120], None, met=False, note=FAILED)
     print(f"  {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 
 

@@ -1,7 +1,6 @@
-"""Servers that keep a conversation's KV over a restart in llama-server's slot files, over the llama-server that we built.
-
-Both take texts. `Said` is what either says of an answer; hearth streams it in pieces of 8 KiB, so answers of one token tell
-when the first token came.
+"""Servers that restore a conversation's KV after a restart from llama-server's slot files, over the llama-server that we
+built. They are asked with texts. hearth passes an answer on in pieces of 8 KiB, so the time to a first token is that of an
+answer of one token.
 """
 
 import json
@@ -10,13 +9,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
 from answers import WITHIN_S, Refused
-from llama_server import LlamaServer
+from llama_server import LlamaServer, end
 from llama_server_build import llama_server
 from real_model import sum_of
 
@@ -27,17 +27,17 @@ FULL_WINDOWS = "--swa-full"  # without it a restored slot of a model with slidin
 
 
 @dataclass(frozen=True)
-class Said:
-    first_s: float  # until the answer was there; answers have one token where this is read
+class Reply:
+    first_s: float  # until the answer arrived; where this is read it has one token
     whole_s: float  # until the caller may ask again
-    computed: int
+    computed: int  # tokens of the prompt
     text: str
 
 
-class Keeper(Protocol):
-    """Stopped and made anew over the same folder it goes on where it was."""
+class TextServer(Protocol):
+    """Stopped and started again over the same folder it has what it saved there."""
 
-    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Reply:
         """`turns`: the document, a question, its answer, a question, …"""
         ...
 
@@ -69,14 +69,13 @@ class Hearth:
 
     def wait(self, log: Path) -> None:
         while self.process.poll() is None:
-            try:
+            with suppress(httpx2.TransportError):
                 if self.http.get("/health").status_code == 200:
                     return
-            except httpx2.TransportError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         raise Refused(f"hearth ended: {log.read_text(errors='replace')[-300:]}")
 
-    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Reply:
         del slot  # it has one
         roles = ["system", *("user", "assistant") * len(turns)]
         messages = [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]
@@ -86,22 +85,21 @@ class Hearth:
         seconds = time.perf_counter() - begun
         if reply.status_code != 200:
             raise Refused(f"hearth: {reply.text[:200]}")
-        said: dict[str, Any] = reply.json()
+        answer: dict[str, Any] = reply.json()
         self.saved += 1
         while self.snapshots() < self.saved:  # it saves when it has answered, and ends without waiting for that
             if time.perf_counter() - begun > WITHIN_S:
                 raise Refused("hearth answered and saved nothing")
             time.sleep(0.01)
         whole = time.perf_counter() - begun
-        return Said(seconds, whole, said["timings"]["prompt_n"], said["choices"][0]["message"]["content"])
+        return Reply(seconds, whole, answer["timings"]["prompt_n"], answer["choices"][0]["message"]["content"])
 
     def snapshots(self) -> int:
         return int(self.http.get("/hearth/stats").json()["snapshots"])
 
     def stop(self) -> None:
         self.http.close()
-        self.process.terminate()
-        self.process.wait(timeout=60)
+        end(self.process)
 
 
 class Stillwarm:
@@ -123,7 +121,7 @@ class Stillwarm:
             "swa_full": True,
         }
 
-    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Reply:
         """One name for all conversations about a document, as its documentation shows; another slot has another name."""
         question = {**self.asked, "conversation": f"document-{slot}", "slot": slot, "prompt": "".join(turns)}
         done = subprocess.run(
@@ -134,8 +132,8 @@ class Stillwarm:
             check=False,
         )
         if done.returncode != 0:
-            raise Refused(f"stillwarm: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
-        return Said(**json.loads(done.stdout))
+            raise Refused(f"stillwarm: {(done.stderr.strip().splitlines() or ['it printed nothing'])[-1]}")
+        return Reply(**json.loads(done.stdout))
 
     def stop(self) -> None:
         self.server.stop()

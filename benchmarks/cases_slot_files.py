@@ -1,7 +1,7 @@
-"""Servers that keep a conversation's KV over a restart, beside ours: the same questions about the same text."""
+"""Servers that restore a conversation's KV from slot files of llama-server, beside ours: one text, the same questions."""
 
 import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pathlib import Path
 from cases_engine import ROOM, Bench, stopping, thousands
 from ours import Ours
 from peers.environments import NotInstalled
-from peers.keeping import Hearth, Keeper, Said, Stillwarm
+from peers.slot_files import Hearth, Reply, Stillwarm, TextServer
 from report import Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,36 +25,36 @@ class Lorekeep:
     def __init__(self, model: Path, cells: int, folder: Path, threads: int) -> None:
         self.engine = Ours(model, cells, threads=threads, folder=folder)
 
-    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Said:
+    def ask(self, turns: Sequence[str], tokens: int, *, slot: int = 0) -> Reply:
         del slot
         floor, *tail = self.engine.encode(turns)
         running = self.engine.ask(floor, [one for turn in tail for one in turn], tokens)
         answer = running.answer()
-        return Said(answer.first_s, answer.total_s, answer.computed, running.text)
+        return Reply(answer.first_s, answer.total_s, answer.computed, running.text)
 
     def stop(self) -> None:
         self.engine.stop()
 
 
 @dataclass(frozen=True)
-class Lived:
-    cold: Said
-    goes_on: Said  # after a restart
-    another: Said  # after the next
-    second: Said  # while an answer runs
+class Lives:
+    cold: Reply
+    goes_on: Reply  # after a restart
+    another: Reply  # after the next
+    second: Reply  # while an answer runs
     disk_bytes: int
 
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
-    return {"kept over a restart": kept}
+    return {"a restart, beside slot files": restarts}
 
 
-def kept(bench: Bench) -> Iterator[Row]:
+def restarts(bench: Bench) -> Iterator[Row]:
     document = text(bench)
-    ours = lived(bench, Lorekeep, document)
+    ours = three_lives(bench, Lorekeep, document)
     for kind in (Hearth, Stillwarm):
         try:
-            theirs = lived(bench, kind, document)
+            theirs = three_lives(bench, kind, document)
         except NotInstalled as error:
             yield Row(f"beside {kind.name}", str(error), None, note="not there")
             continue
@@ -69,31 +69,31 @@ def text(bench: Bench) -> str:
     return whole[: len(whole) * bench.depth // len(ids)]
 
 
-def lived(bench: Bench, kind: Callable[[Path, int, Path, int], Keeper], document: str) -> Lived:
-    """What one server says through three lives: a cold question, then the conversation goes on, then others ask."""
+def three_lives(bench: Bench, kind: Callable[[Path, int, Path, int], TextServer], document: str) -> Lives:
+    """One server, started three times: a cold question; the conversation goes on; others ask."""
     first, on, other, last = QUESTIONS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
 
-        def alive() -> Keeper:
+        def started() -> TextServer:
             return kind(bench.model, bench.depth + ROOM, folder, bench.threads)
 
-        with stopping(alive()) as server:
+        with stopping(started()) as server:
             cold = server.ask([document, first], 1)
-        with stopping(alive()) as server:
+        with stopping(started()) as server:
             goes_on = server.ask([document, first, cold.text, on], 1)
-        with stopping(alive()) as server:
+        with stopping(started()) as server:
             another = server.ask([document, other], 1)
             with ThreadPoolExecutor() as pool:
                 running = pool.submit(server.ask, [document, on], LONG)
-                threading.Event().wait(0.5)  # it is answering by then: its prompt takes a tenth of it
+                time.sleep(0.5)  # by then it answers: its document is restored or in a slot
                 second = server.ask([document, last], 1, slot=1)
                 running.result()
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Lived(cold, goes_on, another, second, size)
+    return Lives(cold, goes_on, another, second, size)
 
 
-def rows(case: str, ours: Lived, theirs: Lived) -> Iterator[Row]:
+def rows(case: str, ours: Lives, theirs: Lives) -> Iterator[Row]:
     pairs = {
         "cold": (ours.cold, theirs.cold),
         "after a restart, the conversation goes on": (ours.goes_on, theirs.goes_on),
