@@ -94,26 +94,30 @@ def flash_attention(asked: bool | None, values: str, *, on_gpu: bool, window: in
 
 ENOUGH_WINDOW = 32_768  # tokens: a small cache is not taken by itself where a full-size one holds as many
 CLEARLY_MORE = 1.5  # of a full-size cache's tokens: for less nobody gives up ranges
+# What is free at one start and at the next differs, and checkpoints made with one cache are of no use to the other. So
+# the cache that a model had before stays until the bounds are passed by a fifth.
+STAYS = 0.8
 # One sequence carries states, and an answer needs two: four, three or two answers at once.
 SMALL_SEQUENCES = (9, 7, 5)
 
 
-def with_windows(chosen: Offload, shape: ModelShape, window_of: Callable[[KvPlan], int]) -> Offload:
+def with_windows(chosen: Offload, shape: ModelShape, window_of: Callable[[KvPlan], int], before: str = "") -> Offload:
     """The same with the cache of sliding layers chosen. `window_of`: tokens of the longest sequence that a plan leaves.
+    `before`: the cache that the model had when it was loaded last, full or small; "" where nobody knows.
 
     1. A full-size cache, which has ranges: where it is set, where no small one is possible, or where it holds
        what is asked for, `context` or ENOUGH_WINDOW.
     2. A small one where it is set, or where it holds CLEARLY_MORE. Of as many sequences as leave what is asked for.
     """
-    full = chosen.plan
+    full, favour = chosen.plan, {"full": STAYS, "small": 1 / STAYS}.get(before, 1.0)
     if chosen.windows == "full" or not has_small_windows(shape):
         return chosen
     asked = min(shape.trained, chosen.context or ENOUGH_WINDOW)
-    if chosen.windows == "auto" and window_of(full) >= asked:
+    if chosen.windows == "auto" and window_of(full) >= min(shape.trained, favour * asked):
         return chosen
     plans = small_plans(full)
     small = next((plan for plan in plans if window_of(plan) >= asked), plans[-1])
-    if chosen.windows == "small" or window_of(small) > CLEARLY_MORE * window_of(full):
+    if chosen.windows == "small" or window_of(small) > CLEARLY_MORE / favour * window_of(full):
         return replace(chosen, plan=small)
     return chosen
 

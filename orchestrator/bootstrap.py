@@ -225,7 +225,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) 
         host.machine,
         host.client,
         paths.models,
-        host.offload,
+        host.conditions,
         host.governor,
         VERSION,
         partial(prefill_of, codices.residents, codices.floors),

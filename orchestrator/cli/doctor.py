@@ -266,7 +266,7 @@ def configured_model(settings: "Settings", *, engine_runs: bool) -> list[Check]:
 
     try:
         with local.translated():
-            found = configured(settings, local.paths().models)
+            found = configured(settings, local.paths())
     except Failure as fault:
         tip = fault.hint or "lore model use NAME, with one of lore model list"
         return [Check("model", False, fault.message, tip)]
@@ -282,11 +282,11 @@ def configured_model(settings: "Settings", *, engine_runs: bool) -> list[Check]:
         *[Check("loading", False, f"{one.setting}: {one.why}", one.instead) for one in found.refused],
         embedding(settings),
     ]
-    return [*checks, floors(str(found.file.path), settings)] if engine_runs else checks
+    return [*checks, floors(found)] if engine_runs else checks
 
 
 def kv(found: "ConfiguredModel") -> Check:
-    cut, plan = found.ranges, found.plan
+    cut, plan = found.ranges, found.offload.plan
     words = "can be cut in ranges: a checkpoint is a tail alone" if cut.cut else f"is kept whole: {cut.why}"
     cost = f", {count(found.bytes_per_token)} B a token" if found.bytes_per_token is not None else ""
     flash = "on" if plan.flash_attention else "off"
@@ -303,11 +303,11 @@ def embedding(settings: "Settings") -> Check:
     return Check("embedding", True, named or "none: search goes by words and names", "" if named else tip)
 
 
-def floors(path: str, settings: "Settings") -> Check:
+def floors(found: "ConfiguredModel") -> Check:
     """A model whose file, KV types or flash attention changed finds none of the floors that were made before."""
     from orchestrator.reports.doctor import floors_on_disk
 
-    held = floors_on_disk(path, settings.model, local.paths().checkpoints)
+    held = floors_on_disk(found.file.path, found.offload, local.paths().checkpoints)
     other = f"; {size(held['other'])} were made with another model, file or KV type" if held["other"] else ""
     if held["own"]:
         return Check("floors", True, f"{size(held['own'])} on disk are of this file with these settings{other}")

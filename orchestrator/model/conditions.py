@@ -1,25 +1,35 @@
 """What a model meets when it is loaded here: the memory that counts, the limit, the GPUs, and how it is loaded for them.
 
-The daemon loads a model by it, `lore model show` and `lore doctor` tell by it. Loads nothing.
+The daemon, `lore model show` and `lore doctor` all ask here, so they say the same. Loads nothing.
 """
 
+import json
+import logging
 import os
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from governor.budget import Demand, MemoryBudget, Ours, next_outlook, plan_budget
 from governor.footprint import KvPlan
 from governor.model_shape import FootprintError, ModelShape
-from governor.offload import Offload, with_windows
+from governor.offload import Offload, has_small_windows, with_windows
 from governor.readings import MemoryReading, memory_of
 from governor.sensors import Sensors
 from governor.settings import MemorySettings
 from orchestrator.engine.builtin.files import is_builtin
+from orchestrator.errors import SettingsError
 from orchestrator.machine.machine import ModelSensors
 from orchestrator.model.embedding_model import find_embedding
+from orchestrator.model.model_file import BUILT, write
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+
+TRIAL_WINDOW = 16_384  # of a built-in model, which is for trying out: on two cores a prompt this long takes a minute
+WINDOW_CACHES = "window-caches.json"  # beside the checkpoints, which are of one kind of cache each
+log = logging.getLogger("lorekeep.engine")
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,11 @@ class Gpu:
 @dataclass(frozen=True)
 class LoadingConditions:
     """What a model meets when it is loaded here: how, the memory that counts, the user's limit, RAM for layers that a GPU
-    cannot take, what the embedding model takes beside any model. `gpus` none: everything runs on the CPU."""
+    cannot take, what the embedding model takes beside any model. `gpus` none: everything runs on the CPU.
+
+    `offload` is as set, for any model, until `for_model`; `loaded` is that of the model that runs. `window_caches`: by
+    file, the cache that its sliding layers had when it was loaded last.
+    """
 
     offload: Offload
     memory: MemoryReading | None
@@ -42,14 +56,19 @@ class LoadingConditions:
     host_free: int = 0
     embedding_bytes: int = 0
     gpus: tuple[Gpu, ...] = ()
+    loaded: Offload | None = None
+    window_caches: Mapping[str, str] = field(default_factory=dict)
 
-    def for_shape(self, shape: ModelShape, *, loaded: bool = False) -> "LoadingConditions":
-        """For one model. Where it is `loaded`, its windows stay as they were chosen then."""
+    def for_model(self, path: Path, shape: ModelShape, *, loaded: bool = False) -> "LoadingConditions":
+        """For one model; of the one that runs, `loaded`, as it was chosen then."""
+        if loaded and self.loaded is not None:
+            return replace(self, offload=self.loaded)
         offload = self.offload.for_shape(shape)
-        if loaded:
-            plan = replace(offload.plan, small_windows=self.offload.plan.small_windows)
-            return replace(self, offload=replace(offload, plan=plan))
-        return replace(self, offload=with_windows(offload, shape, lambda plan: self.window(shape, plan)))
+        if offload.context is None and BUILT.match(path.name):
+            offload = replace(offload, context=TRIAL_WINDOW)
+        before = self.window_caches.get(str(path), "")
+        chosen = with_windows(offload, shape, lambda plan: self.window(shape, plan), before)
+        return replace(self, offload=chosen)
 
     def budget(self, shape: ModelShape, plan: KvPlan) -> MemoryBudget | None:
         """With this plan; None where the memory cannot be read. FootprintError where KV cannot be predicted."""
@@ -91,4 +110,33 @@ def conditions_here(settings: Settings, paths: Paths) -> LoadingConditions:
     embedding = cost.here(on_gpu=memory is not None and memory.where == "VRAM") if cost is not None else 0
     free = outlook.snapshot.host.ram_available or 0
     gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
-    return LoadingConditions(offload, memory, governor.memory, outlook.limit, free, embedding, gpus)
+    caches = window_caches(paths.checkpoints)
+    return LoadingConditions(
+        offload, memory, governor.memory, outlook.limit, free, embedding, gpus, window_caches=caches
+    )
+
+
+# -- which cache sliding layers had
+
+
+def window_caches(checkpoints: Path) -> dict[str, str]:
+    """By the model's file: full or small. Nothing where nothing is known, or it cannot be read."""
+    try:
+        found = json.loads((checkpoints / WINDOW_CACHES).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return (
+        {path: cache for path, cache in found.items() if cache in ("full", "small")} if isinstance(found, dict) else {}
+    )
+
+
+def remember_window_cache(checkpoints: Path, path: Path, shape: ModelShape, chosen: Offload) -> None:
+    """For the next start; where it is set, or there is one kind, nothing is to be remembered."""
+    known, cache = window_caches(checkpoints), "small" if chosen.plan.small_windows else "full"
+    if chosen.windows != "auto" or not has_small_windows(shape) or known.get(str(path)) == cache:
+        return
+    others = {other: kind for other, kind in known.items() if Path(other).exists()}
+    try:
+        write(checkpoints / WINDOW_CACHES, json.dumps({**others, str(path): cache}, indent=1) + "\n")
+    except (OSError, SettingsError) as error:
+        log.warning("which cache the sliding layers of %s have is not remembered: %s", path, error)

@@ -15,7 +15,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.machine import Machine, ModelCosts
-from orchestrator.model.conditions import conditions_here
+from orchestrator.model.conditions import LoadingConditions, conditions_here, remember_window_cache
 from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
 from orchestrator.model.offloading import (
@@ -36,11 +36,10 @@ log = logging.getLogger("lorekeep.embedding")
 
 @dataclass(frozen=True)
 class Host:
-    """The machine and the engine on it. `offload`: how the model is asked to be loaded, where the engine can use a GPU and
-    where not."""
+    """The machine and the engine on it. `conditions`: what models meet here; how this one is loaded is among them."""
 
     model: ModelFile
-    offload: Offload
+    conditions: LoadingConditions
     embedding: EmbeddingChoice
     governor: GovernorSettings
     client: EngineClient
@@ -52,7 +51,9 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
     offload = offload_of(settings.model, offloads=offloads)
     model = suiting(settings, paths, sensors, offload, offloads=offloads)
-    offload = conditions_here(settings, paths).for_shape(model.shape).offload
+    conditions = conditions_here(settings, paths)
+    offload = conditions.for_model(model.path, model.shape).offload
+    remember_window_cache(paths.checkpoints, model.path, model.shape, offload)
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
@@ -65,7 +66,7 @@ def host_of(settings: Settings, paths: Paths) -> Host:
     spec = spec_of(settings, paths, model, offload, embedding, disk)
     client = EngineClient(replace(spec, gpu_layers=layers))
     machine = Machine(sensors, governor, costs_of(model, offload, embedding), client)
-    return Host(model, offload, embedding, governor, client, machine, sensors)
+    return Host(model, replace(conditions, loaded=offload), embedding, governor, client, machine, sensors)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

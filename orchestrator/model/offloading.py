@@ -15,20 +15,17 @@ from governor.model_shape import FootprintError, ModelShape
 from governor.offload import Offload, fitting_layers, idle, impossible, parts
 from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
-from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import InvalidRequest
-from orchestrator.model.model_file import DEFAULT, ModelFile
+from orchestrator.model.model_file import ModelFile
 from orchestrator.settings.model import ModelSettings
 from orchestrator.wire.places import compile_again
-
-TRIAL_WINDOW = 16_384  # of a built-in model: on two cores a prompt this long takes about a minute
 
 
 def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
     """For any model, before its shape is known. `offloads`: whether the engine can use a GPU."""
     return Offload(
         plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch),
-        context=window_of(given),
+        context=None if given.context == "auto" else given.context,
         gpu_layers=given.gpu_layers,
         split=given.split_mode,
         shares=given.tensor_split,
@@ -37,13 +34,6 @@ def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
         windows=given.window_cache,
         on_gpu=offloads and given.gpu_layers != 0,
     )
-
-
-def window_of(given: ModelSettings) -> int | None:
-    """Tokens; None: what fits. A built-in model is for trying out, and nobody tries out for an hour."""
-    if given.context != "auto":
-        return given.context
-    return TRIAL_WINDOW if is_builtin(given.path or DEFAULT) else None
 
 
 def usable(gpus: int, *, offloads: bool, named: str) -> int | None:

@@ -4,20 +4,19 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from formatters.registry import discover
-from governor.footprint import KvPlan, bytes_per_token
-from governor.gguf import read_gguf
-from governor.model_shape import FootprintError, ModelShape, shape_of
-from governor.offload import Impossible, Offload, has_small_windows, impossible, with_windows
+from governor.footprint import bytes_per_token
+from governor.model_shape import FootprintError
+from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
 from orchestrator.engine.model import EngineSpec
+from orchestrator.model.conditions import conditions_here
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
-from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.reports.models import placement_report, ranges
-from orchestrator.settings.model import ModelSettings, Settings
+from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.replies import KvRanges, TemplatePlacement
 
@@ -76,30 +75,30 @@ def fault_of(store: Path) -> str:
 
 @dataclass(frozen=True)
 class ConfiguredModel:
-    """A model that can be loaded; `refused`: settings that loading would fail with."""
+    """A model that can be loaded, and how it would be now; `refused`: settings that loading would fail with."""
 
     file: ModelFile
-    plan: KvPlan
+    offload: Offload
     bytes_per_token: int | None
     ranges: KvRanges
     template: TemplatePlacement
     refused: tuple[Impossible, ...]
 
 
-def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None:
+def configured_model(settings: Settings, paths: Paths) -> ConfiguredModel | None:
     """None for a built-in one whose file does not exist yet. Raises InvalidRequest for one that cannot be loaded."""
     chosen = settings.model.path or DEFAULT
-    if any(one.about for one in builtins(models) if one.id == chosen):
+    if any(one.about for one in builtins(paths.models) if one.id == chosen):
         return None
-    model = find_model(settings.model.path, models)
-    offload = here(settings.model, model.shape)
+    model = find_model(settings.model.path, paths.models)
+    offload = conditions_here(settings, paths).for_model(model.path, model.shape).offload
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
     except FootprintError:
         per_token = None
     return ConfiguredModel(
         model,
-        offload.plan,
+        offload,
         per_token,
         ranges(model.shape, offload.plan),
         placement_report(model.placement),
@@ -107,30 +106,20 @@ def configured_model(settings: Settings, models: Path) -> ConfiguredModel | None
     )
 
 
-def floors_on_disk(path: str, given: ModelSettings, checkpoints: Path) -> dict[str, int]:
-    """Bytes of checkpoints that this file with these settings can use (`own`), and of all others (`other`)."""
+def floors_on_disk(model: Path, offload: Offload, checkpoints: Path) -> dict[str, int]:
+    """Bytes of checkpoints that this file, loaded so, can use (`own`), and of all others (`other`)."""
     from orchestrator.engine.llama.model_files import fingerprint
 
-    shape = shape_of(read_gguf(Path(path)))
-    offload = here(given, shape)
     spec = EngineSpec(  # as far as cells depend on it
-        path,
+        str(model),
         kv_type_k=offload.plan.keys,
         kv_type_v=offload.plan.values,
         flash_attention=offload.plan.flash_attention,
+        small_windows=offload.plan.small_windows > 0,
         context=offload.context or 0,
     )
-    small = {bool(offload.plan.small_windows)}
-    if offload.windows == "auto" and has_small_windows(shape):
-        small = {False, True}  # what is free when the model is loaded decides
-    own = {fingerprint(replace(spec, small_windows=one))[:32] for one in small}
-    found = {"own": 0, "other": 0}
+    own, found = fingerprint(spec)[:32], {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
-            found["own" if folder.name in own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
+            found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())
     return found
-
-
-def here(given: ModelSettings, shape: ModelShape) -> Offload:
-    """How the daemon would have it loaded with the engine that is installed, whatever memory is free."""
-    return with_windows(offload_of(given, offloads=engine_offloads()).for_shape(shape), shape, lambda _: 0)

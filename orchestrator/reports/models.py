@@ -134,7 +134,7 @@ def answer(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded
         return Fitting(False, None, EMBEDS)
     if why := no_chat(header.gguf):
         return Fitting(False, None, f"no: {why}")
-    here = here.for_shape(header.shape, loaded=loaded)
+    here = here.for_model(model.path, header.shape, loaded=loaded)
     return fitting(header.shape, here.offload.plan, here)
 
 
@@ -147,7 +147,7 @@ def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loa
         return ModelReport(**common, embedding=EmbeddingShape(dimensions=words.WIDTH, window=words.WINDOW))
     if header.shape is None or header.gguf is None:
         return ModelReport(**common)
-    here = here.for_shape(header.shape, loaded=loaded)
+    here = here.for_model(model.path, header.shape, loaded=loaded)
     gguf, shape = header.gguf, header.shape
     budget = answer(model, header, here, loaded=loaded).budget
     common |= {

@@ -8,7 +8,6 @@ from typing import Literal
 
 from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
-from governor.offload import Offload
 from governor.readings import SensorSnapshot as Sensed
 from governor.readings import memory_of
 from governor.settings import GovernorSettings, size
@@ -57,7 +56,7 @@ class About:
     machine: Machine
     client: EngineClient
     folder: Path
-    chosen: Offload
+    conditions: LoadingConditions
     governor: GovernorSettings
     version: str
     prefill: Callable[[str], PrefillReport | None]
@@ -107,7 +106,14 @@ class About:
         if memory is not None:
             memory = replace(memory, own=max(memory.own or 0, held))
         gpus = tuple(Gpu(gpu.name, gpu.free or 0) for gpu in self.machine.gpus) if self._on_gpu() else ()
-        return LoadingConditions(self.chosen, memory, self.governor.memory, outlook.limit, free, embedding, gpus)
+        return replace(
+            self.conditions,
+            memory=memory,
+            limit=outlook.limit,
+            host_free=free,
+            embedding_bytes=embedding,
+            gpus=gpus,
+        )
 
     def _known(self) -> tuple[AtHand, ...]:
         return at_hand(self.folder, AtHand(self.model.setting, self.model.path))

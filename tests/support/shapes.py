@@ -77,6 +77,16 @@ def compressed(model: ModelShape) -> ModelShape:
     return replace(model, layers=layers, compressed=True)
 
 
+def gemma3(layers: int, kv_heads: int, head: int, embedding: int, weights: float) -> ModelShape:
+    """Gemma 3 as its headers state it: each sixth layer sees everything, the others 1,024 tokens. `weights`: GB, Q4_K_M."""
+    width, each = kv_heads * head, int((weights - 0.5) * 1e9 / layers)
+    made = tuple(Layer(each, width, width, head, head, slides=at % 6 != 5) for at in range(layers))
+    return shape(
+        architecture="gemma3", embedding=embedding, feed_forward=4 * embedding, layers=made, window=1024,
+        vocabulary=262_208, trained=131_072, input=500_000_000, output=0, tied=True,
+    )  # fmt: skip
+
+
 MODELS = (
     published("Qwen2.5 7B", 4.68, 28, (4, 128), trained=32_768, width=(3_584, 18_944, 152_064), heads=28),
     published("Llama 3.1 8B", 4.92, 32, (8, 128), trained=131_072, width=(4_096, 14_336, 128_256), heads=32),

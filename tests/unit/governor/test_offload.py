@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.shapes import shape as llama_8b_but
+from support.shapes import gemma3
 
 from governor.architectures import windows_have_ranges
 from governor.budget import Demand, plan_budget
 from governor.footprint import KvPlan, kv_cost, working_bytes
 from governor.gguf import read_gguf
-from governor.model_shape import Layer, ModelShape, shape_of
+from governor.model_shape import ModelShape, shape_of
 from governor.offload import (
     CLEARLY_MORE,
     ENOUGH_WINDOW,
@@ -195,16 +196,6 @@ def test_as_many_layers_as_fit_are_those_that_the_budget_plans_with(llama: Model
 # ---- the cache of sliding layers -------------------------------------------------------------------------------------
 
 
-def gemma3(layers: int, kv_heads: int, head: int, embedding: int, weights: float) -> ModelShape:
-    """Gemma 3 as its headers state it: each sixth layer sees everything, the others 1,024 tokens. `weights`: GB, Q4_K_M."""
-    width, each = kv_heads * head, int((weights - 0.5) * 1e9 / layers)
-    made = tuple(Layer(each, width, width, head, head, slides=at % 6 != 5) for at in range(layers))
-    return llama_8b_but(
-        architecture="gemma3", embedding=embedding, feed_forward=4 * embedding, layers=made, window=1024,
-        vocabulary=262_208, trained=131_072, input=500_000_000, output=0, tied=True,
-    )  # fmt: skip
-
-
 GEMMA_4B = gemma3(34, 4, 256, 2560, 2.5)
 GEMMA_12B = gemma3(48, 8, 256, 3840, 7.3)
 GEMMA_27B = gemma3(62, 16, 128, 5376, 16.5)
@@ -263,3 +254,21 @@ def test_a_full_cache_gives_way_to_clearly_more_alone(full: int, small: int, con
     chosen = with_windows(asked, GEMMA_27B, lambda plan: small if plan.small_windows else full)
     enough = min(GEMMA_27B.trained, context or ENOUGH_WINDOW)
     assert bool(chosen.plan.small_windows) is (full < enough and small > CLEARLY_MORE * full)
+
+
+@given(
+    st.integers(0, 131_072),
+    st.integers(0, 131_072),
+    st.integers(512, 131_072) | st.none(),
+    st.lists(st.tuples(st.floats(0.9, 1.1), st.floats(0.9, 1.1)), min_size=2, max_size=8),
+)
+def test_where_what_is_free_differs_by_a_tenth_from_start_to_start_the_cache_changes_once_at_most(
+    full: int, small: int, context: int | None, starts: list[tuple[float, float]]
+) -> None:
+    asked, found = Offload(KvPlan(sequences=32), context=context), [""]
+    for one, other in starts:
+        windows = {False: min(GEMMA_27B.trained, int(full * one)), True: min(GEMMA_27B.trained, int(small * other))}
+        plan = with_windows(asked, GEMMA_27B, lambda plan, of=windows: of[plan.small_windows > 0], found[-1]).plan
+        found.append("small" if plan.small_windows else "full")
+    changes = [pair for pair in pairwise(found[1:]) if pair[0] != pair[1]]
+    assert changes in ([], [("small", "full")]), "to a full-size cache that holds all that the model was trained for"

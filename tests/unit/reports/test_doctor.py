@@ -62,7 +62,7 @@ def test_looking_changes_nothing_and_needs_no_right_to_write(tmp_path):
 
 
 def of(tmp_path, **model):
-    return configured_model(Settings(model=ModelSettings(**model)), tmp_path)
+    return configured_model(Settings(model=ModelSettings(**model)), Paths.of({"XDG_CACHE_HOME": str(tmp_path)}))
 
 
 def test_a_file_that_is_no_model_says_where_it_is_damaged(tmp_path):
@@ -80,7 +80,7 @@ def test_a_built_in_model_that_was_not_made_is_not_made_by_looking(tmp_path):
 def test_a_model_tells_of_ranges_types_flash_attention_and_what_loading_would_fail_with(quoter_model, tmp_path):
     found = of(tmp_path, path=str(quoter_model), kv_type_v="q8_0", flash_attention=False)
     assert found.ranges.cut is True
-    assert (found.plan.values, found.plan.flash_attention) == ("q8_0", False)
+    assert (found.offload.plan.values, found.offload.plan.flash_attention) == ("q8_0", False)
     assert [one.setting for one in found.refused] == ["model.kv_type_v"]
 
 
@@ -88,12 +88,31 @@ def test_floors_count_for_the_file_and_the_settings_that_made_them(quoter_model,
     from orchestrator.engine.llama.model_files import fingerprint
     from orchestrator.engine.model import EngineSpec
 
-    own = tmp_path / fingerprint(EngineSpec(str(quoter_model)))[:32]
-    own.mkdir()
+    own = tmp_path / "kv" / fingerprint(EngineSpec(str(quoter_model)))[:32]
+    own.mkdir(parents=True)
     (own / "segment").write_bytes(b"x" * 100)
-    assert floors_on_disk(str(quoter_model), ModelSettings(), tmp_path) == {"own": 100, "other": 0}
-    assert floors_on_disk(str(quoter_model), ModelSettings(kv_type_k="q8_0"), tmp_path) == {"own": 0, "other": 100}
-    assert floors_on_disk(str(quoter_model), ModelSettings(), tmp_path / "none") == {"own": 0, "other": 0}
+
+    def held(folder, **model):
+        return floors_on_disk(quoter_model, of(tmp_path, path=str(quoter_model), **model).offload, folder)
+
+    assert held(own.parent) == {"own": 100, "other": 0}
+    assert held(own.parent, kv_type_k="q8_0") == {"own": 0, "other": 100}
+    assert held(tmp_path / "none") == {"own": 0, "other": 0}
+
+
+@pytest.mark.parametrize("cache", ["full", "small"])
+def test_the_doctor_sees_the_cache_of_sliding_layers_that_the_daemon_would_choose(tiny_model, tmp_path, cache):
+    from orchestrator.engine.llama.model_files import fingerprint
+    from orchestrator.engine.model import EngineSpec
+
+    path = tiny_model("gemma3")
+    found = of(tmp_path, path=str(path), window_cache=cache)
+    assert (found.offload.plan.small_windows > 0, found.ranges.cut) == (cache == "small", cache == "full")
+    spec = EngineSpec(str(path), flash_attention=True, small_windows=cache == "small")
+    own = tmp_path / "kv" / fingerprint(spec)[:32]
+    own.mkdir(parents=True)
+    (own / "segment").write_bytes(b"x" * 100)
+    assert floors_on_disk(path, found.offload, own.parent) == {"own": 100, "other": 0}
 
 
 def test_without_plugins_nothing_is_broken():
