@@ -21,12 +21,22 @@ takes VRAM's place. Does not know open pools: the engine knows who holds what.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
 from governor.model_shape import FootprintError, Layer, ModelShape
 from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
 from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
-from governor.settings import GovernorSettings, MemorySettings, StoreSettings, limit_bytes
+from governor.settings import GovernorSettings, MemorySettings, StoreSettings, limit_bytes, size
+
+
+class Bound(StrEnum):
+    """What ends the window: of these limits the least, of equal ones the first."""
+
+    TRAINED = "trained"  # what the model was trained for
+    CONTEXT = "context"  # what the user allows, or the model was measured to follow
+    KV = "kv"  # KV in the memory that counts
+    RAM = "ram"  # KV, in RAM, of the layers that are not on the GPU
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,8 @@ class Demand:
     `buffers`: bytes that a pool's computing was seen to take; they take the estimate's place. `overhead`: bytes of ours
     beside weights, buffers, KV and the embedding model, as the driver's context.
     `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
-    embedding model's, loaded or not: it may be needed at any time.
+    embedding model's, loaded or not: it may be needed at any time. `context`: tokens that a sequence may have at most,
+    where less is wanted than the model was trained for.
     """
 
     shape: ModelShape
@@ -47,6 +58,7 @@ class Demand:
     overhead: int = 0
     host_free: int = 0
     embedding_bytes: int = 0
+    context: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,9 +80,9 @@ class Ours:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit, and what `auto` is), in tokens.
+    """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit), in tokens.
 
-    `working`: buffers of one pool, and what else of ours is neither weights nor KV. `kv_hard` is what can be held at all,
+    `bound` is what ends the window. `working`: buffers of one pool, and what else of ours is neither weights nor KV. `kv_hard` is what can be held at all,
     `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is the most that weights, buffers, KV and
     the embedding model may take together.
     """
@@ -90,20 +102,32 @@ class MemoryBudget:
     window: int
     gpu_layers: int
     layers: int
+    bound: Bound
 
     @property
     def fixed(self) -> int:
         """Bytes of ours that are no KV."""
         return self.weights + self.working + self.embedding_bytes
 
+    @property
+    def reason(self) -> str:
+        """Why the window is no longer, with the numbers."""
+        return {
+            Bound.TRAINED: f"the model was trained for {self.window:,} tokens",
+            Bound.CONTEXT: f"model.context allows {self.window:,} tokens",
+            Bound.KV: f"{size(self.kv)} of {self.where} are left for KV",
+            Bound.RAM: f"RAM holds no more KV of the layers on the CPU ({self.gpu_layers} of {self.layers} on the GPU)",
+        }[self.bound]
+
     def granting_as(self, former: "MemoryBudget") -> "MemoryBudget":
         """What is known now, under the number and with the tokens of a former grant."""
-        return replace(self, number=former.number, cells=former.cells, window=former.window)
+        return replace(self, number=former.number, cells=former.cells, window=former.window, bound=former.bound)
 
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
-        """Whether a plan made with one holds with the other: cells differ by at most the share `step`."""
+        """Whether a plan made with one holds with the other: cells and window differ by at most the share `step`."""
         mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
-        return mine == theirs and abs(self.cells - other.cells) <= step * self.cells
+        tokens = ((self.cells, other.cells), (self.window, other.window))
+        return mine == theirs and all(abs(now - then) <= step * now for now, then in tokens)
 
 
 @dataclass(frozen=True)
@@ -230,8 +254,15 @@ def plan_budget(
     hard = max(0, ours - fixed)
     least = kv_cost(demand.shape, demand.plan, settings.smallest_window, here)
     kv = min(hard, max(int(hard * settings.planned_share), least))
-    cells = min(_cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here))
-    window = min(demand.shape.trained, cells)
+    on_card, in_ram = _cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here)
+    trained = demand.shape.trained
+    limits = {
+        Bound.TRAINED: trained,
+        Bound.CONTEXT: trained if demand.context is None else demand.context,
+        Bound.KV: on_card,
+        Bound.RAM: in_ram,
+    }
+    bound = min(limits, key=limits.__getitem__)
     return MemoryBudget(
         number=number,
         where=memory.where,
@@ -244,10 +275,11 @@ def plan_budget(
         embedding_bytes=demand.embedding_bytes,
         kv_hard=hard,
         kv=kv,
-        cells=cells,
-        window=window,
+        cells=min(on_card, in_ram),
+        window=limits[bound],
         gpu_layers=gpu_layers,
         layers=layers,
+        bound=bound,
     )
 
 

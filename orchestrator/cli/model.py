@@ -287,6 +287,7 @@ def model_facts(model: Report) -> Iterator[tuple[str, str]]:
     yield "KV", kv_cost(model["kv"])
     if memory := model.get("memory"):
         yield from memory_facts(memory)
+        yield "context", f"{count(model['context'])} tokens: {memory['reason']}" if model["context"] else ""
     cut = model["ranges"]
     yield "cut", "in ranges: a conversation's checkpoint is its tail alone" if cut["cut"] else f"no: {cut['why']}"
     template = model["template"]

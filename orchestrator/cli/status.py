@@ -113,6 +113,8 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
     if governor.get("embedding_bytes"):
         words.append(f"{size(governor['embedding_bytes'])} for the embedding model")
     yield "memory", listed(*words)
+    if governor.get("bound_reason"):
+        yield "", f"a window of {count(governor['window'])} tokens: {governor['bound_reason']}"
     if governor.get("power", "normal") != "normal":
         yield "power", governor["power"]
     if governor.get("unplanned"):

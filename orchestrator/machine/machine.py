@@ -116,8 +116,7 @@ class Machine:
     @property
     def grant(self) -> Grant:
         budget = self.budget
-        window = min(budget.window, self._costs.context or budget.window)
-        return Grant(budget.number, budget.cells, window)
+        return Grant(budget.number, budget.cells, budget.window)
 
     @property
     def embedding_bytes(self) -> int:
@@ -133,6 +132,7 @@ class Machine:
             kv_bytes_per_token=self._info.kv_bytes_per_token if self._info else 0.0,
             kv_type=self._costs.plan.keys,
             trained=self._info.trained_context if self._info else 0,
+            bound=self.budget.bound,
         )
 
     def busy(self, on: bool) -> None:
@@ -157,6 +157,7 @@ class Machine:
             gpu_layers=self._layers(),
             buffers=self._buffers,
             embedding_bytes=here,
+            context=self._costs.context,
         )
         self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up))
 

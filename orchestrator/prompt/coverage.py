@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from governor.budget import Bound
 from governor.settings import short_count, size
 from orchestrator.errors import InvalidRequest, OverBudget
 
@@ -72,7 +73,8 @@ class CoverageSizes:
 class FloorRoom:
     """What a floor may take, in tokens: the governor's window, the identity's size, the KV that can be granted to it.
 
-    `kv_bytes_per_token`, `kv_type` and `trained` (the window that the model was trained for) are for sentence and hint.
+    `kv_bytes_per_token`, `kv_type`, `trained` (the window that the model was trained for) and `bound`, what ends the window,
+    are for sentence and hint.
     """
 
     window: int
@@ -81,6 +83,7 @@ class FloorRoom:
     kv_bytes_per_token: float = 0.0
     kv_type: str = "f16"
     trained: int = 0
+    bound: Bound = Bound.KV
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,7 @@ def memory_report(shape: ModelShape, here: LoadingConditions, budget: MemoryBudg
     )
     return PlannedMemory.of(
         budget,
+        bound=budget.bound.value,
         kv_bytes=budget.kv,
         buffers=working_bytes(shape, here.offload.plan, budget.window),
         gpus=tuple(
@@ -360,7 +361,8 @@ def window_cache(shape: ModelShape, here: LoadingConditions) -> Iterator[Loading
 def context(shape: ModelShape, chosen: Offload, budget: MemoryBudget | None) -> LoadingChoice:
     fits = budget.window if budget is not None else 0
     if chosen.context is None:
-        return choice("model.context", "auto", f"{short_count(fits)} tokens: what fits now")
+        why = f": {budget.reason}" if budget is not None else ""
+        return choice("model.context", "auto", f"{short_count(fits)} tokens{why}")
     note = f"only {fits:,} tokens fit now" if fits < chosen.context else ""
     return choice("model.context", f"{chosen.context:,}", kv_of(shape, chosen, chosen.context), note, suits=not note)
 

@@ -192,6 +192,8 @@ def governor_report(outlook: Outlook) -> GovernorReport:
         embedding_bytes=budget.embedding_bytes if budget else None,
         cells=budget.cells if budget else None,
         window=budget.window if budget else None,
+        bound=budget.bound.value if budget else None,
+        bound_reason=budget.reason if budget else "",
         planned=planned(budget) if budget else "",
         unplanned=outlook.unplanned,
         faults=tuple(f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER),

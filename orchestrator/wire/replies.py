@@ -325,6 +325,10 @@ class PlannedMemory(ReplyShape):
     where: str = Field(description="RAM or VRAM: where KV lies")
     kv_bytes: int = Field(description="that KV may take")
     cells: int = Field(description="tokens that fit there")
+    bound: Literal["trained", "context", "kv", "ram"] = Field(
+        description="what ends the context that fits: the model's training, KV's memory, or RAM for layers on the CPU"
+    )
+    reason: str = Field(description="the same in words, with the numbers")
     gpu_layers: int = Field(description="layers on a GPU")
     layers: int = Field(description="in all, the output's among them")
     buffers: int = Field(description="bytes to compute with")

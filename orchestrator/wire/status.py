@@ -115,6 +115,10 @@ class GovernorReport(ReplyShape):
     embedding_bytes: int | None = Field(description="kept for the model that embeds")
     cells: int | None = Field(description="tokens that fit there")
     window: int | None = Field(description="tokens of one prompt and answer")
+    bound: Literal["trained", "context", "kv", "ram"] | None = Field(
+        description="what ends the window: the model's training, model.context, KV's memory, or RAM for layers on the CPU"
+    )
+    bound_reason: str = Field(description="the same in words, with the numbers")
     planned: str = Field(description="the same in words")
     unplanned: str = Field(description="why nothing can be planned")
     faults: tuple[str, ...] = Field(description="sensors that cannot be read")

@@ -17,7 +17,7 @@ from codex.trees.port import TreeState
 from formatters.context import CodexPiece, CodexView, Evidence, IdentityView
 from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
-from governor.budget import MemoryBudget
+from governor.budget import Bound, MemoryBudget
 from governor.settings import ClaimSettings
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
@@ -36,7 +36,7 @@ from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.wire.answers import PlanReply
 
 ME = Principal(1000, 1000, 1, scopes=frozenset({"admin"}))
-BUDGET = MemoryBudget(1, "RAM", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+BUDGET = MemoryBudget(1, "RAM", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, Bound.KV)
 
 
 def asking(question: str = "Where is main?", *earlier: Message, **options: Any) -> Ask:

@@ -71,25 +71,47 @@ def hybrid(model: ModelShape, every: int, state: int) -> ModelShape:
     return replace(model, layers=tuple(layers))
 
 
+def both_ways(model: ModelShape, state: int) -> ModelShape:
+    """Every layer attends and recurs, with so many values a sequence."""
+    return replace(model, layers=tuple(replace(layer, state=state) for layer in model.layers))
+
+
 def compressed(model: ModelShape) -> ModelShape:
     """MLA: values are read out of the keys."""
     layers = tuple(Layer(layer.weights, layer.keys, 0, layer.head_keys, 0) for layer in model.layers)
     return replace(model, layers=layers, compressed=True)
 
 
-def gemma3(layers: int, kv_heads: int, head: int, embedding: int, weights: float) -> ModelShape:
-    """Gemma 3 as its headers state it: each sixth layer sees everything, the others 1,024 tokens. `weights`: GB, Q4_K_M."""
-    width, each = kv_heads * head, int((weights - 0.5) * 1e9 / layers)
-    made = tuple(Layer(each, width, width, head, head, slides=at % 6 != 5) for at in range(layers))
+def gemma3(name: str, layers: int, kv: tuple[int, int], embedding: int, gigabytes: float) -> ModelShape:
+    """Gemma 3 as its headers state it, in Q4_K_M: each sixth layer sees everything, the others 1,024 tokens."""
+    width, head = kv[0] * kv[1], kv[1]
+    each = int((gigabytes - 0.5) * 1e9 / layers)
     return shape(
-        architecture="gemma3", embedding=embedding, feed_forward=4 * embedding, layers=made, window=1024,
-        vocabulary=262_208, trained=131_072, input=500_000_000, output=0, tied=True,
-    )  # fmt: skip
+        architecture="gemma3",
+        name=f"Gemma 3 {name}",
+        embedding=embedding,
+        feed_forward=4 * embedding,
+        layers=tuple(Layer(each, width, width, head, head, slides=at % 6 != 5) for at in range(layers)),
+        window=1024,
+        vocabulary=262_208,
+        input=500_000_000,
+        output=0,
+        tied=True,
+    )
 
+
+GEMMA_4B = gemma3("4B", 34, (4, 256), 2560, 2.5)
+GEMMA_12B = gemma3("12B", 48, (8, 256), 3840, 7.3)
+GEMMA_27B = gemma3("27B", 62, (16, 128), 5376, 16.5)
 
 MODELS = (
     published("Qwen2.5 7B", 4.68, 28, (4, 128), trained=32_768, width=(3_584, 18_944, 152_064), heads=28),
     published("Llama 3.1 8B", 4.92, 32, (8, 128), trained=131_072, width=(4_096, 14_336, 128_256), heads=32),
+    both_ways(
+        published("Falcon-H1 7B", 4.6, 44, (2, 128), trained=262_144, width=(3_072, 12_288, 130_048), heads=12),
+        state=3 * (3_072 + 2 * 256) + 3_072 * 256,
+    ),
+    GEMMA_12B,
     published("Qwen2.5 14B", 8.99, 48, (8, 128), trained=131_072, width=(5_120, 13_824, 152_064), heads=40),
     published("Mistral Small 24B", 14.33, 40, (8, 128), trained=131_072, width=(5_120, 32_768, 131_072), heads=32),
     published("gpt-oss 20B", 12.11, 24, (8, 64), trained=131_072, width=(2_880, 2_880, 201_088), heads=64, window=128),
@@ -98,6 +120,7 @@ MODELS = (
             "DeepSeek-V2-Lite 16B", 10.36, 27, (1, 576), trained=163_840, width=(2_048, 10_944, 102_400), heads=16
         )
     ),
+    GEMMA_27B,
     published("Qwen3 30B-A3B", 18.56, 48, (4, 128), trained=262_144, width=(2_048, 6_144, 151_936), heads=32),
     published("Qwen2.5 32B", 19.85, 64, (8, 128), trained=131_072, width=(5_120, 27_648, 152_064), heads=40),
     published("Llama 3.3 70B", 42.52, 80, (8, 128), trained=131_072, width=(8_192, 28_672, 128_256), heads=64),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.shapes import LLAMA_8B
 
 from governor.budget import (
+    Bound,
     Demand,
     MemoryBudget,
     ceiling_of,
@@ -66,6 +67,31 @@ def test_buffers_that_were_seen_take_the_estimates_place_and_what_else_is_ours_i
     assert estimated.working > 0
     assert (seen.weights, seen.working) == (estimated.weights, 700 * MIB)
     assert seen.kv_hard == seen.ceiling - seen.fixed
+
+
+@given(st.floats(1, 30), st.integers(512, 200_000) | st.none(), st.floats(0, 8))
+def test_a_window_ends_at_the_least_of_its_limits_and_says_at_which(
+    free: float, context: int | None, ram: float
+) -> None:
+    budget = granted(vram(free, total=32), context=context, host_free=int(ram * GIB))
+    assert budget.window == min(LLAMA_8B.trained, budget.cells, context or LLAMA_8B.trained)
+    longest = {Bound.TRAINED: LLAMA_8B.trained, Bound.CONTEXT: context}.get(budget.bound, budget.cells)
+    assert budget.window == longest
+    assert (budget.bound is Bound.RAM) <= (0 < budget.gpu_layers < budget.layers or budget.gpu_layers == 0)
+
+
+def test_the_reason_of_a_window_names_the_limit_with_its_numbers() -> None:
+    assert granted(vram(80, total=80)).reason == "the model was trained for 131,072 tokens"
+    assert granted(vram(80, total=80), context=8_192).reason == "model.context allows 8,192 tokens"
+    assert granted(vram(24)).reason == "16.0 GiB of VRAM are left for KV"
+    spilled = granted(vram(3, total=3), host_free=3 * GIB)
+    assert spilled.bound is Bound.RAM
+    assert "of 33 on the GPU" in spilled.reason
+
+
+def test_another_context_is_another_grant() -> None:
+    one, other = granted(vram(24), context=8_192), granted(vram(24), context=16_384)
+    assert (one.cells, one.same_grant(other, 0.02)) == (other.cells, False)
 
 
 def test_the_trained_length_bounds_the_window_but_not_the_pool() -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from support.shapes import CARDS, MODELS
 
-from governor.budget import Demand, MemoryBudget, plan_budget
+from governor.budget import Bound, Demand, MemoryBudget, plan_budget
 from governor.footprint import KvPlan, kv_cost
 from governor.model_shape import ModelShape
+from governor.offload import Offload, with_windows
 from governor.readings import MemoryReading
 from governor.settings import GIB, MIB, MemorySettings, limit_bytes
 
@@ -17,11 +18,21 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "governor.md"
 KINDS = ("f16", "q8_0")
 
 
-def granted(shape: ModelShape, card: int, kind: str) -> MemoryBudget:
+def planned(shape: ModelShape, card: int, plan: KvPlan) -> MemoryBudget:
     total = card * GIB
-    demand = Demand(shape, KvPlan(kind, kind, sequences=32), host_free=64 * GIB)
     limit = limit_bytes(SETTINGS.vram_limit, total - DESKTOP)
-    return plan_budget(1, MemoryReading("VRAM", total, total - DESKTOP, 0), demand, SETTINGS, limit)
+    memory = MemoryReading("VRAM", total, total - DESKTOP, 0)
+    return plan_budget(1, memory, Demand(shape, plan, host_free=64 * GIB), SETTINGS, limit)
+
+
+def plan_of(shape: ModelShape, card: int, kind: str) -> KvPlan:
+    """As the model is loaded: sliding layers keep their windows alone where all cells would hold too little."""
+    asked = Offload(KvPlan(kind, kind, sequences=32), on_gpu=True).for_shape(shape)
+    return with_windows(asked, shape, lambda plan: planned(shape, card, plan).window).plan
+
+
+def granted(shape: ModelShape, card: int, kind: str) -> MemoryBudget:
+    return planned(shape, card, plan_of(shape, card, kind))
 
 
 def cell(shape: ModelShape, card: int) -> str:
@@ -51,9 +62,20 @@ def test_a_window_has_no_less_than_085_of_what_is_there_beside_weights_and_buffe
         budget = granted(shape, card, kind)
         if budget.gpu_layers < budget.layers or budget.cells >= shape.trained:
             continue
-        there = budget.ours - budget.fixed
-        assert kv_cost(shape, KvPlan(kind, kind, sequences=32), budget.window + 256) > 0.85 * there
-        assert budget.fixed + kv_cost(shape, KvPlan(kind, kind, sequences=32), budget.window) <= budget.ours
+        there, plan = budget.ours - budget.fixed, plan_of(shape, card, kind)
+        assert kv_cost(shape, plan, budget.window + 256) > 0.85 * there
+        assert budget.fixed + kv_cost(shape, plan, budget.window) <= budget.ours
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("shape", MODELS, ids=lambda shape: shape.name)
+def test_a_larger_card_makes_a_window_longer_where_memory_binds_it_alone(shape: ModelShape, card: int) -> None:
+    plan = plan_of(shape, card, "f16")
+    here, twice = planned(shape, card, plan), planned(shape, 2 * card, plan)
+    if here.bound is Bound.TRAINED:
+        assert (here.window, twice.window) == (shape.trained, shape.trained)
+    elif here.gpu_layers == here.layers:
+        assert (here.bound, here.window < twice.window) == (Bound.KV, True)
 
 
 @pytest.mark.parametrize(

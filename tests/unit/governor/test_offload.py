@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.shapes import gemma3
+from support.shapes import GEMMA_4B, GEMMA_12B, GEMMA_27B
 
 from governor.architectures import windows_have_ranges
 from governor.budget import Demand, plan_budget
@@ -194,11 +194,6 @@ def test_as_many_layers_as_fit_are_those_that_the_budget_plans_with(llama: Model
 
 
 # ---- the cache of sliding layers -------------------------------------------------------------------------------------
-
-
-GEMMA_4B = gemma3(34, 4, 256, 2560, 2.5)
-GEMMA_12B = gemma3(48, 8, 256, 3840, 7.3)
-GEMMA_27B = gemma3(62, 16, 128, 5376, 16.5)
 
 
 def on_gpu(model: ModelShape, gigabytes: int, asked: Offload) -> tuple[str, int, int]:
