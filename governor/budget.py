@@ -82,9 +82,9 @@ class Ours:
 class MemoryBudget:
     """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit), in tokens.
 
-    `bound` is what ends the window. `working`: buffers of one pool, and what else of ours is neither weights nor KV. `kv_hard` is what can be held at all,
-    `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is the most that weights, buffers, KV and
-    the embedding model may take together.
+    `bound` is what ends the window. `working`: buffers of one pool, and what else of ours is neither weights nor KV.
+    `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
+    the most that weights, buffers, KV and the embedding model may take together.
     """
 
     number: int

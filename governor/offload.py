@@ -24,7 +24,8 @@ class Offload:
     """The settings of loading. `context` None: what fits; `gpu_layers` -1: as many as fit. `flash` None:
     `for_shape` chooses flash attention, by the model's window and `on_gpu`.
 
-    `windows`: the cache of sliding layers, full, small or auto; `with_windows` chooses it.
+    `windows`: the cache of sliding layers, full, small or auto; `with_windows` chooses it. `kv_auto`: the types of KV may
+    be others than `plan` has; `kv_reason`: why they are.
 
     `split` over the GPUs: whole layers, rows or tensors of each layer, or none (all on GPU `main`). `shares` are what
     each GPU takes, in any unit; none: by what is free there.
@@ -39,6 +40,8 @@ class Offload:
     flash: bool | None = None
     windows: str = "auto"
     on_gpu: bool = False
+    kv_auto: bool = False
+    kv_reason: str = ""
 
     def for_shape(self, shape: ModelShape) -> "Offload":
         """The same for one model: before, `plan` knows nothing of flash attention. Windows are full until

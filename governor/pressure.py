@@ -44,6 +44,23 @@ class Power(StrEnum):
     LOW_POWER = "low-power"
     THROTTLED = "throttled"
 
+    @property
+    def prefill_share(self) -> float:
+        """Of the time that answers leave of a round, for prompts beside them."""
+        return 1.0 if self is Power.NORMAL else SAVING_SHARE
+
+    @property
+    def why_saving(self) -> str:
+        """Why what nobody waits for is put off, '' where it is not."""
+        return SAVING[self]
+
+
+SAVING_SHARE = 0.5
+SAVING = {
+    Power.NORMAL: "",
+    Power.LOW_POWER: "the machine is on battery, or its GPU under half of its power",
+    Power.THROTTLED: "heat or a power brake holds the GPU's clocks down",
+}
 
 # Clock reasons that mean the hardware protects itself; a power cap under full load is its ordinary state.
 THROTTLING = frozenset({"thermal", "hardware-thermal", "slowdown", "power-brake"})

@@ -23,7 +23,7 @@ from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.codices.state import CodexStateStore
+from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
@@ -112,7 +112,7 @@ def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
-        states=CodexStateStore(paths.codices / "floors.sqlite3"),
+        states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,
     )

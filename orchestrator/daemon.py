@@ -11,11 +11,13 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from orchestrator import instance
 from orchestrator.api.sockets import Listener, open_all, tcp_hosts
 from orchestrator.logs import set_up
+from orchestrator.model.conditions import Sizes
 from orchestrator.model.host import host_of, model_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
@@ -91,7 +93,7 @@ def stopped_by_signals() -> asyncio.Event:
 
 async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Program":
     """A program whose engine is being loaded already. Raises LoreError, and leaves no engine behind then."""
-    host = host_of(settings, paths)
+    host = host_of(settings, paths, partial(sizes_before, paths))
     host.client.start()
     try:
         await asyncio.sleep(0)  # the child's process is there after it; its imports go on beside ours
@@ -101,6 +103,13 @@ async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Prog
     except BaseException:
         await host.client.stop()
         raise
+
+
+def sizes_before(paths: Paths) -> Sizes:
+    """Imported where they are asked for: without a GPU nobody does."""
+    from orchestrator.codices.state import kept_sizes
+
+    return kept_sizes(paths.codices)
 
 
 def app_of(settings: Settings, program: "Program", stop: asyncio.Event) -> "Starlette":

@@ -150,7 +150,7 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(self.lifecycle.reconsider, self.meaning.rest)
+        await self.machine.start(self.lifecycle.reconsider, self.meaning.rest, self._save_power)
         self.client.start()
         codices = await asyncio.to_thread(self.library.catalog.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
@@ -208,6 +208,11 @@ class Program:
         await self.machine.loaded(info)
         self.model_ready.succeed(self.make_chat_model())
         await self.lifecycle.wake(self.waking.at)
+
+    def _save_power(self, why: str) -> None:
+        """With a reason, what nobody waits for is put off until there is none."""
+        self.lifecycle.save_power(on=bool(why))
+        self.meaning.pause(why)
 
     async def _import_early(self) -> None:
         """Beside the loading of the model."""

@@ -202,7 +202,8 @@ class Answers:
         )
         reuse = report.true_reuse(state.admitted, completions)
         trace = None if prepared.ask.private else uuid.uuid4().hex
-        lore = self._lore(prepared, reuse, turn, outdated).model_copy(
+        left = state.admitted.left if state.admitted is not None else 0
+        lore = self._lore(prepared, reuse, left, turn, outdated).model_copy(
             update={
                 "trace": trace,
                 "timings": timings,
@@ -219,7 +220,9 @@ class Answers:
             completion_tokens=sum(one.generated for one in completions),
         )
 
-    def _lore(self, prepared: PreparedQuestion, reuse: Iterable[Reuse], turn: SavedTurn, outdated: str = "") -> Lore:
+    def _lore(
+        self, prepared: PreparedQuestion, reuse: Iterable[Reuse], left: int, turn: SavedTurn, outdated: str = ""
+    ) -> Lore:
         prompt, codex_state = prepared.composed.assembled, prepared.codex_state
         info = self.client.info
         parts = report.placed(reuse, gpu=info is not None and info.device != "CPU")
@@ -239,7 +242,7 @@ class Answers:
             strategy=report.strategy_state(prepared.decision, prompt.tokens + prepared.promised),
             blocks=report.block_states(prompt, parts),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
-            prompt=report.prompt_state(prompt, parts),
+            prompt=report.prompt_state(prompt, parts, left),
             governor=GovernorState(
                 level=self.preparer.machine.levels.memory or "unknown",
                 kv_bytes=round(prompt.tokens * (info.kv_bytes_per_token if info else 0.0)),
@@ -257,7 +260,7 @@ class Answers:
             refuse_waiting(ask, why_waiting(self.client))
         prepared = await self.preparer.prepare(ask, messages, await self._ready_model(deadline_of(ask)))
         matched = await self._matched(prepared)
-        lore = self._lore(prepared, matched.reuse, SavedTurn(prepared.session))
+        lore = self._lore(prepared, matched.reuse, matched.left, SavedTurn(prepared.session))
         refusal, text = refusal_of(prepared, matched.length), prepared.composed.text if prompt else ""
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 

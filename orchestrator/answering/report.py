@@ -58,9 +58,9 @@ def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockStat
     )
 
 
-def prompt_state(prompt: Assembled, reuse: Sequence[Reuse]) -> PromptState:
+def prompt_state(prompt: Assembled, reuse: Sequence[Reuse], left: int) -> PromptState:
     cached = reused(reuse)
-    return PromptState(tokens=prompt.tokens, cached=cached, computed=prompt.tokens - cached)
+    return PromptState(tokens=prompt.tokens, cached=cached, computed=prompt.tokens - cached, left=left)
 
 
 def reused(reuse: Iterable[Reuse]) -> int:

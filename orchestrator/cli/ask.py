@@ -32,6 +32,7 @@ from orchestrator.cli.terminal import (
     result_json,
     safe,
     seconds,
+    sooner,
     to_stderr,
     work,
 )
@@ -388,7 +389,9 @@ def strategy_part(strategy: dict[str, Any]) -> str:
 def prompt_parts(lore: dict[str, Any]) -> list[str]:
     prompt = lore.get("prompt", {})
     timings = lore.get("timings", {})
-    parts = [f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed"]
+    parts = [
+        f"{count(prompt.get('cached', 0))} tokens cached, {count(prompt.get('computed', 0))} computed{sooner(prompt)}"
+    ]
     if timings.get("ttft_ms"):
         parts.append(f"first token {seconds(timings['ttft_ms'])}{long_waits(timings)}")
     if rate := rate_of(timings):

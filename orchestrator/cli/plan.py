@@ -6,7 +6,7 @@ from typing import Annotated
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, codex_part, with_ask_options
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, facts, output, result, seconds, size, table
+from orchestrator.cli.terminal import Report, count, facts, output, result, seconds, size, sooner, table
 
 Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
 BAR = 20  # the widest, in characters
@@ -78,7 +78,7 @@ def bar(block: Report, longest: int) -> str:
 
 def numbers(report: Report) -> Iterator[tuple[str, str]]:
     prompt, strategy, governor = (report.get(part, {}) for part in ("prompt", "strategy", "governor"))
-    cached = f"{count(prompt.get('cached', 0))} cached, {count(prompt.get('computed', 0))} to compute"
+    cached = f"{count(prompt.get('cached', 0))} cached, {count(prompt.get('computed', 0))} to compute{sooner(prompt)}"
     yield "prompt", f"{count(prompt.get('tokens', 0))} tokens: {cached}"
     answer = strategy.get("used_tokens", 0) - prompt.get("tokens", 0)
     left = f"{count(answer)} for the answer, {count(strategy.get('available_tokens', 0))} left"

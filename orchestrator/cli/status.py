@@ -115,8 +115,14 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
     yield "memory", listed(*words)
     if governor.get("bound_reason"):
         yield "", f"a window of {count(governor['window'])} tokens: {governor['bound_reason']}"
+    if governor.get("kv_reason"):
+        yield "", f"KV is kept in {governor['kv_type']}: {governor['kv_reason']}"
     if governor.get("power", "normal") != "normal":
-        yield "power", governor["power"]
+        yield "power", f"{governor['power']}: {governor.get('saving') or 'power is saved'}"
+        yield (
+            "",
+            "prompts get half of their time beside answers; next floors and vectors are made when it is normal again",
+        )
     if governor.get("unplanned"):
         yield "", f"nothing can be planned: {governor['unplanned']}"
     for fault in governor.get("faults", ()):

@@ -139,6 +139,11 @@ def seconds(milliseconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
+def sooner(prompt: Report) -> str:
+    """` (1,800 of them sooner than reading)`: what is computed although it is on disk; '' where nothing is."""
+    return f" ({count(prompt['left'])} of them sooner than reading)" if prompt.get("left") else ""
+
+
 def duration(amount: float) -> str:
     minutes, rest = divmod(round(amount), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

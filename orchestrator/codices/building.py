@@ -144,6 +144,7 @@ class CodexBuilder:
         full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, source)
         drafts = await asyncio.to_thread(self._drafts, source, report)
         sizes = CoverageSizes(full, drafts.skeleton_tokens, drafts.map_tokens, () if whole else ("full",))
+        await asyncio.to_thread(self.store.sized, name, sizes)
         decision, why_not = (keep, ()) if keep else decided(sizes, room, source.settings, source.forced, strict=strict)
         if decision.coverage is Coverage.FULL and whole is not None:
             view, tokens = whole, full

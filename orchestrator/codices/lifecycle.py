@@ -28,6 +28,7 @@ from orchestrator.codices.transitions import (
     IdentityChanged,
     LoadBegan,
     LoadEnded,
+    PowerChanged,
     QuestionEnded,
 )
 from orchestrator.errors import LoreError, NotFound, NotReady, lore_error, translated
@@ -150,6 +151,10 @@ class CodexLifecycle:
         changed, again = await self._residents.reconsider()
         self._successors.report(GrantChanged(self._residents.facts(changed)))
         return again
+
+    def save_power(self, *, on: bool) -> None:
+        """While it is saved no next floor is made but an urgent one."""
+        self._successors.report(PowerChanged(on))
 
     # -- start and end
 

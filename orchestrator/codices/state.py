@@ -61,8 +61,12 @@ SCHEMA = (
     """
     CREATE TABLE halted (codex TEXT PRIMARY KEY);
     """,
+    """
+    CREATE TABLE sized (codex TEXT PRIMARY KEY, whole INTEGER NOT NULL, skeleton INTEGER, map INTEGER);
+    """,
 )
-TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted")
+STATES = "floors.sqlite3"
+TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted", "sized")
 Work = Callable[[Connection], object]  # inside a transaction
 _MOST = 1 << 20  # a count beyond says nothing more
 
@@ -248,6 +252,24 @@ class CodexStateStore:
         """When the last load that ended well began; None where that is not known."""
         return self._time("compared", codex)
 
+    # -- how large it is
+
+    def sized(self, codex: str, sizes: CoverageSizes) -> None:
+        """As counted last, in the tokens of the model that answers."""
+        insert = execution(
+            "INSERT OR REPLACE INTO sized VALUES (?, ?, ?, ?)", codex, sizes.full, sizes.skeleton, sizes.map
+        )
+        self._written(codex, insert, f"how large {codex} is was not kept")
+
+    def sizes(self) -> dict[str, CoverageSizes]:
+        """Of each codex that was counted, by name; none where they cannot be read."""
+        try:
+            rows = self._file.read("SELECT codex, whole, skeleton, map FROM sized")
+        except CatalogError as fault:
+            log.warning("how large codices are cannot be read: %s", fault)
+            return {}
+        return {row[0]: CoverageSizes(*row[1:]) for row in rows if row[0] not in self._owed}
+
     # -- what questions used
 
     def asked(self, codex: str, paths: Iterable[str], at: float | None = None) -> None:
@@ -362,6 +384,21 @@ class CodexStateStore:
 
     def _read(self, query: str, codex: str, *values: object) -> list[Any]:
         return [] if codex in self._owed else self._file.read(query, codex, *values)
+
+
+def kept_sizes(folder: Path) -> dict[str, CoverageSizes]:
+    """Those of the file in the folder of codices, before anything else of it is opened; none where it cannot be."""
+    if not (folder / STATES).exists():
+        return {}
+    try:
+        store = CodexStateStore(folder / STATES)
+    except CatalogError as fault:
+        log.warning("how large codices are cannot be read: %s", fault)
+        return {}
+    try:
+        return store.sizes()
+    finally:
+        store.close()
 
 
 def execution(statement: str, *values: object) -> Work:

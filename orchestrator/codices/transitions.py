@@ -42,6 +42,7 @@ A floor is urgent when the resident one must go: no conversation fits behind it,
     QuietBegan        nobody has asked for long enough                          -
     IdentityChanged   identity files were looked at, changed or not             no
     GrantChanged      the memory that may be used is another                    yes
+    PowerChanged      power is saved from now on, or no more: it is not quiet   -
     CodexForgotten    the codex is gone                                         -
     StepEnded         an effect has ended, well or not                          -
 """
@@ -110,10 +111,16 @@ class SuccessorState:
 
 @dataclass(frozen=True)
 class TableState:
-    """`quiet`: nobody has asked for long enough."""
+    """`idle`: nobody has asked for long enough; `saving`: power is saved."""
 
     codices: Mapping[str, SuccessorState] = field(default_factory=dict)
-    quiet: bool = False
+    idle: bool = False
+    saving: bool = False
+
+    @property
+    def quiet(self) -> bool:
+        """Whether what nobody waits for may be done."""
+        return self.idle and not self.saving
 
     def of(self, name: str) -> SuccessorState:
         return self.codices.get(name) or SuccessorState()
@@ -168,6 +175,11 @@ class QuietBegan:
 
 
 @dataclass(frozen=True)
+class PowerChanged:
+    saving: bool
+
+
+@dataclass(frozen=True)
 class CodexForgotten:
     name: str
 
@@ -183,7 +195,7 @@ class StepEnded:
     facts: CodexFacts | None = None
 
 
-Event = LoadBegan | FactsReported | QuestionBegan | QuietBegan | CodexForgotten | StepEnded
+Event = LoadBegan | FactsReported | QuestionBegan | QuietBegan | PowerChanged | CodexForgotten | StepEnded
 
 
 # -- effects
@@ -239,7 +251,9 @@ def noted(state: TableState, event: Event) -> TableState:
     """The state with what the event reports in it; nothing is decided."""
     match event:
         case QuestionBegan() | QuietBegan():
-            return replace(state, quiet=isinstance(event, QuietBegan))
+            return replace(state, idle=isinstance(event, QuietBegan))
+        case PowerChanged(saving):
+            return replace(state, saving=saving)
         case LoadBegan(name):
             codex = state.of(name)
             return state.with_codex(name, replace(codex, held=codex.held + 1, fault="", failed=None))
@@ -303,7 +317,7 @@ def _entered(codex: SuccessorState, phase: SuccessorPhase, **changes: Any) -> Su
 
 
 def _is_next(state: TableState, name: str) -> bool:
-    """Whether nobody asks, nothing is at work, and no other that waits was asked about later."""
+    """Whether it is quiet, nothing is at work, and no other that waits was asked about later."""
     if not state.quiet or any(one.phase in AT_WORK for one in state.codices.values()):
         return False
     waiting = [one for one, codex in state.codices.items() if _waits(codex)]

@@ -56,11 +56,16 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True)
 class Grant:
-    """What the governor allows, numbered: `cells` of KV over all pools, and one sequence's limit, `window`, in tokens."""
+    """What the governor allows, numbered: `cells` of KV over all pools, and one sequence's limit, `window`, in tokens.
+
+    `prefill_share` of the time that answers leave of a round is for prompts beside them. It has no number: no plan is made
+    by it.
+    """
 
     number: int
     cells: int
     window: int
+    prefill_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -200,21 +205,25 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Matched:
-    """`reuse` covers [0, prompt) without gaps, as `Admitted` will report it; what others compute now is to be computed."""
+    """`reuse` covers [0, prompt) without gaps, as `Admitted` will report it, and `left`; what others compute now is to be
+    computed."""
 
     call: int
     length: int  # tokens of the prompt that need no computing by anybody
     reuse: tuple[Reuse, ...]
+    left: int = 0
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """The ticket holds its cells; `reuse` covers [0, prompt) without gaps."""
+    """The ticket holds its cells; `reuse` covers [0, prompt) without gaps. `left`: tokens of what is computed that are on
+    disk, and computed sooner than read."""
 
     ticket: int
     prompt: int
     reuse: tuple[Reuse, ...]
     queue_ms: float
+    left: int = 0
 
 
 @dataclass(frozen=True)
@@ -349,6 +358,7 @@ class EngineSnapshot:
     prefilling: str = ""
     kv_bytes: int = 0
     steps: int = 0
+    prefill_share: float = 1.0
     counters: Mapping[str, float] = field(default_factory=dict)
 
 

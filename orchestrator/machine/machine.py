@@ -56,21 +56,23 @@ class Machine:
         self._client = client
         self._info: ModelInfo | None = None
         self._buffers: int | None = None  # bytes, the most of one pool; None before any was open
+        self._saving = ""  # why power is saved, as told last
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
 
-    async def start(self, changed: Changed, rest: Callable[[str], None]) -> None:
+    async def start(self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None]) -> None:
         """Reads the sensors once, then keeps reading them.
 
         `changed` is called, one call at a time, after each outlook that differs, and again when as many seconds have passed
-        as it returned. `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back.
+        as it returned. `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back;
+        `save` the reason why power is saved, '' when it is not any more.
         """
         self._report()
         await self._sampler.sample()
         self._tasks = [
             asyncio.create_task(self._sampler.run(), name="sensors"),
-            asyncio.create_task(self._watch(changed, rest), name="levels and grants"),
+            asyncio.create_task(self._watch(changed, rest, save), name="levels and grants"),
             asyncio.create_task(self._follow_engine(), name="what the engine holds"),
         ]
 
@@ -116,7 +118,7 @@ class Machine:
     @property
     def grant(self) -> Grant:
         budget = self.budget
-        return Grant(budget.number, budget.cells, budget.window)
+        return Grant(budget.number, budget.cells, budget.window, self.outlook.power.prefill_share)
 
     @property
     def embedding_bytes(self) -> int:
@@ -184,11 +186,12 @@ class Machine:
             return None
         return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
 
-    async def _watch(self, changed: Changed, rest: Callable[[str], None]) -> None:
+    async def _watch(self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None]) -> None:
         seen, again = self.outlook.number, None
         while True:
             seen = await self._next(seen, again)
             self._make_room(rest)
+            self._save_power(save)
             self._grant()
             again = await _called(changed)
 
@@ -201,6 +204,13 @@ class Machine:
             log.info("%s", why or "the embedding model may be loaded again")
             rest(why)
             self._report(self._client.snapshot)
+
+    def _save_power(self, save: Callable[[str], None]) -> None:
+        why = self.outlook.power.why_saving
+        if why != self._saving:
+            log.info("%s", f"power is saved: {why}" if why else "power is not saved any more")
+            self._saving = why
+            save(why)
 
     async def _next(self, seen: int, again: float | None) -> int:
         """The number of the next outlook; the last one's when `again` seconds pass before it."""

@@ -15,7 +15,13 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.machine import Machine, ModelCosts
-from orchestrator.model.conditions import LoadingConditions, conditions_here, remember_window_cache
+from orchestrator.model.conditions import (
+    Kept,
+    LoadingConditions,
+    conditions_here,
+    remember_kv_type,
+    remember_window_cache,
+)
 from orchestrator.model.embedding_model import EmbeddingChoice, find_embedding, on_gpu
 from orchestrator.model.model_file import ModelFile, find_model
 from orchestrator.model.offloading import (
@@ -47,13 +53,15 @@ class Host:
     sensors: Sensors
 
 
-def host_of(settings: Settings, paths: Paths) -> Host:
+def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
+    """`kept`: the sizes of codices that were loaded before."""
     sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
     offload = offload_of(settings.model, offloads=offloads)
     model = suiting(settings, paths, sensors, offload, offloads=offloads)
-    conditions = conditions_here(settings, paths)
+    conditions = conditions_here(settings, paths, kept)
     offload = conditions.for_model(model.path, model.shape).offload
     remember_window_cache(paths.checkpoints, model.path, model.shape, offload)
+    remember_kv_type(paths.checkpoints, model.path, offload)
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
@@ -96,8 +104,8 @@ def spec_of(
         threads=given.threads,
         batch=given.batch,
         gpu_layers=given.gpu_layers,
-        kv_type_k=given.kv_type_k,
-        kv_type_v=given.kv_type_v,
+        kv_type_k=offload.plan.keys,
+        kv_type_v=offload.plan.values,
         flash_attention=offload.plan.flash_attention,
         split_mode=given.split_mode,
         tensor_split=given.tensor_split,

@@ -68,11 +68,18 @@ class Meaning:
             )
         vectors = VectorIndex(folder)
         self.search = Search(archive, question, vectors)
-        self.filling = Filling(archive, vectors, texts, resting=lambda: client.embedding.resting)
+        self._paused = ""
+        self.filling = Filling(archive, vectors, texts, resting=lambda: client.embedding.resting or self._paused)
 
     def rest(self, why: str) -> None:
         """With a reason the model leaves the memory, filling pauses and search goes by words; '' ends that."""
         self._client.embedding.rest(why)
+        if not why:
+            self.filling.rested()
+
+    def pause(self, why: str) -> None:
+        """With a reason no vectors are made but for questions; '' ends that."""
+        self._paused = why
         if not why:
             self.filling.rested()
 

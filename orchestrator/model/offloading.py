@@ -17,14 +17,14 @@ from governor.readings import GpuReading
 from governor.settings import MemorySettings, limit_bytes
 from orchestrator.errors import InvalidRequest
 from orchestrator.model.model_file import ModelFile
-from orchestrator.settings.model import ModelSettings
+from orchestrator.settings.model import KvType, ModelSettings
 from orchestrator.wire.places import compile_again
 
 
 def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
     """For any model, before its shape is known. `offloads`: whether the engine can use a GPU."""
     return Offload(
-        plan=KvPlan(given.kv_type_k, given.kv_type_v, given.sequences, given.batch),
+        plan=KvPlan(kv_type(given.kv_type_k), kv_type(given.kv_type_v), given.sequences, given.batch),
         context=None if given.context == "auto" else given.context,
         gpu_layers=given.gpu_layers,
         split=given.split_mode,
@@ -33,7 +33,12 @@ def offload_of(given: ModelSettings, *, offloads: bool) -> Offload:
         flash=None if given.flash_attention == "auto" else given.flash_attention,
         windows=given.window_cache,
         on_gpu=offloads and given.gpu_layers != 0,
+        kv_auto=given.kv_type_k == given.kv_type_v == "auto",
     )
+
+
+def kv_type(given: KvType) -> str:
+    return "f16" if given == "auto" else given
 
 
 def usable(gpus: int, *, offloads: bool, named: str) -> int | None:

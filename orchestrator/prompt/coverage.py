@@ -73,8 +73,8 @@ class CoverageSizes:
 class FloorRoom:
     """What a floor may take, in tokens: the governor's window, the identity's size, the KV that can be granted to it.
 
-    `kv_bytes_per_token`, `kv_type`, `trained` (the window that the model was trained for) and `bound`, what ends the window,
-    are for sentence and hint.
+    `kv_bytes_per_token`, `kv_type`, `trained` (the window that the model was trained for) and `bound` (what ends the
+    window) are for sentence and hint.
     """
 
     window: int

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from formatters.registry import discover
@@ -12,6 +13,7 @@ from governor.footprint import bytes_per_token
 from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
+from orchestrator.codices.state import kept_sizes
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.conditions import conditions_here
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
@@ -91,7 +93,8 @@ def configured_model(settings: Settings, paths: Paths) -> ConfiguredModel | None
     if any(one.about for one in builtins(paths.models) if one.id == chosen):
         return None
     model = find_model(settings.model.path, paths.models)
-    offload = conditions_here(settings, paths).for_model(model.path, model.shape).offload
+    here = conditions_here(settings, paths, partial(kept_sizes, paths.codices))
+    offload = here.for_model(model.path, model.shape).offload
     try:
         per_token = bytes_per_token(model.shape, offload.plan)
     except FootprintError:

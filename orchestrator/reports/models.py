@@ -6,6 +6,7 @@ counts as free: another one would take its place.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -26,6 +27,7 @@ from governor.gguf import Gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from governor.offload import FLOATS, Offload, has_small_windows, idle, impossible, parts, shares_of, small_plans
 from governor.settings import short_count, size
+from orchestrator.codices.state import kept_sizes
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead
 from orchestrator.model.conditions import Gpu, LoadingConditions, conditions_here
@@ -87,7 +89,7 @@ class Fitting:
 
 def models_here(settings: Settings, paths: Paths) -> list[ModelRow]:
     """`lore model list` without a daemon: one row a model, the configured one first. Reads every file's header."""
-    here = conditions_here(settings, paths)
+    here = conditions_here(settings, paths, partial(kept_sizes, paths.codices))
     return [row(one, header_of(one), here, loaded=False) for one in known_here(settings, paths.models)]
 
 
@@ -95,7 +97,8 @@ def model_here(name: str, settings: Settings, paths: Paths) -> ModelReport:
     """`lore model show` without a daemon. `name` '' is the configured model. Raises NotFound."""
     known = known_here(settings, paths.models)
     found = named(known, name, anywhere=True) if name else known[0]
-    return described(found, header_of(found), conditions_here(settings, paths), loaded=False)
+    here = conditions_here(settings, paths, partial(kept_sizes, paths.codices))
+    return described(found, header_of(found), here, loaded=False)
 
 
 def named(known: Sequence[AtHand], name: str, *, anywhere: bool) -> AtHand:
@@ -330,7 +333,8 @@ def kv_type(side: str, shape: ModelShape, chosen: Offload, on_gpu: bool) -> Load
     except FootprintError as error:
         return choice(setting, name, "not known before it is loaded", str(error))
     slow = name not in FLOATS and not on_gpu
-    return choice(setting, name, per_token, QUANTISED_ON_CPU if slow else "")
+    value = f"{name} (auto)" if chosen.kv_auto else name
+    return choice(setting, value, per_token, QUANTISED_ON_CPU if slow else chosen.kv_reason)
 
 
 def flash_attention(shape: ModelShape, chosen: Offload, on_gpu: bool) -> LoadingChoice:

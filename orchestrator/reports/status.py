@@ -8,6 +8,7 @@ from typing import Literal
 
 from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
+from governor.offload import Offload
 from governor.readings import SensorSnapshot as Sensed
 from governor.readings import memory_of
 from governor.settings import GovernorSettings, size
@@ -69,7 +70,7 @@ class About:
             version=self.version,
             model=model_report(self.model, window),
             engine=engine_report(self.client, self.prefill(snapshot.prefilling)),
-            governor=governor_report(outlook),
+            governor=governor_report(outlook, self.conditions.loaded),
             codices=tuple(codices),
             sessions=sessions,
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
@@ -172,6 +173,7 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
         gpu_layers=info.gpu_layers if info else None,
         ranges=info.ranges if info else None,
         kv_bytes=snapshot.kv_bytes,
+        prefill_share=snapshot.prefill_share,
         answering=snapshot.running - snapshot.prefills,
         prefills=snapshot.prefills,
         prefill=prefill,
@@ -180,11 +182,13 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
     )
 
 
-def governor_report(outlook: Outlook) -> GovernorReport:
+def governor_report(outlook: Outlook, loaded: Offload | None) -> GovernorReport:
+    """`loaded`: how the model was."""
     budget = outlook.budget
     return GovernorReport(
         level=outlook.level.value,
         power=outlook.power.value,
+        saving=outlook.power.why_saving,
         pressure=outlook.pressure,
         memory=budget.where if budget else None,
         fixed_bytes=budget.fixed if budget else None,
@@ -194,6 +198,8 @@ def governor_report(outlook: Outlook) -> GovernorReport:
         window=budget.window if budget else None,
         bound=budget.bound.value if budget else None,
         bound_reason=budget.reason if budget else "",
+        kv_type=" and ".join(dict.fromkeys((loaded.plan.keys, loaded.plan.values))) if loaded else None,
+        kv_reason=loaded.kv_reason if loaded else "",
         planned=planned(budget) if budget else "",
         unplanned=outlook.unplanned,
         faults=tuple(f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER),

@@ -33,7 +33,7 @@ GIB = 1024**3
 MIB = 1024**2
 LEAST_CONTEXT = 512
 
-KvType = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+KvType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
@@ -138,8 +138,11 @@ class ModelSettings(Slice):
         description="longest prompt and answer together; auto: what fits, and 16,384 with a built-in model",
         json_schema_extra={"range": f"≥ {LEAST_CONTEXT} | auto"},
     )
-    kv_type_k: KvType = Field("f16", description="storage type of cached keys")
-    kv_type_v: KvType = Field("f16", description="storage type of cached values")
+    kv_type_k: KvType = Field(
+        "auto",
+        description="storage type of cached keys; auto: f16, or on a GPU q8_0 where that holds clearly more of a codex",
+    )
+    kv_type_v: KvType = Field("auto", description="storage type of cached values; auto: as for keys, where both are")
     gpu_layers: int = Field(-1, ge=-1, le=10_000, description="layers on the GPU; -1: as many as fit")
     split_mode: SplitMode = Field(
         "layer", description="over several GPUs: whole layers, parts of each layer, or none: all on main_gpu"

@@ -81,6 +81,7 @@ class PromptState(ReplyShape):
     tokens: int = Field(description="in all")
     cached: int = Field(description="needed no computing")
     computed: int = Field(description="the others")
+    left: int = Field(0, description="of the computed ones: on disk, and computed sooner than they would be read")
 
 
 class GovernorState(ReplyShape):

@@ -51,6 +51,7 @@ class EngineReport(ReplyShape):
     gpu_layers: int | None = Field(description="layers there")
     ranges: bool | None = Field(description="whether the model's memory can be cut")
     kv_bytes: int = Field(description="of all pools")
+    prefill_share: float = Field(description="of the time that answers leave of a round: for prompts beside them")
     answering: int = Field(description="answers being generated")
     prefills: int = Field(description="prompts being computed, floors among them")
     prefill: PrefillReport | None = Field(description="the floor of one of them; none where none has one")
@@ -108,6 +109,7 @@ class GovernorReport(ReplyShape):
 
     level: str = Field(description="calm, elevated, high, critical or unknown")
     power: str = Field(description="normal, low-power or throttled")
+    saving: str = Field(description="why what nobody waits for is put off; empty: it is not")
     pressure: float | None = Field(description="memory in use, as a share of what weights and buffers leave")
     memory: str | None = Field(description="RAM or VRAM: where KV lies")
     fixed_bytes: int | None = Field(description="of ours that are no KV: weights, buffers, the model that embeds")
@@ -119,6 +121,8 @@ class GovernorReport(ReplyShape):
         description="what ends the window: the model's training, model.context, KV's memory, or RAM for layers on the CPU"
     )
     bound_reason: str = Field(description="the same in words, with the numbers")
+    kv_type: str | None = Field(description="of keys and values; none where nothing was loaded")
+    kv_reason: str = Field(description="why another than f16 was chosen; empty where it was not, or one is set")
     planned: str = Field(description="the same in words")
     unplanned: str = Field(description="why nothing can be planned")
     faults: tuple[str, ...] = Field(description="sensors that cannot be read")

@@ -21,6 +21,7 @@ from orchestrator.codices.transitions import (
     IdentityChanged,
     LoadBegan,
     LoadEnded,
+    PowerChanged,
     QuestionBegan,
     QuestionEnded,
     QuietBegan,
@@ -47,6 +48,7 @@ class House:
     made: dict = field(default_factory=dict)
     orders: list = field(default_factory=list)
     asking: bool = False
+    saving: bool = False
 
     def facts(self, name):
         files, identity = (new != old for new, old in zip(self.wanted[name], self.resident[name], strict=True))
@@ -73,9 +75,9 @@ class House:
         urgent = self.state.of(name).facts.due.urgent
         if effect.phase is SuccessorPhase.PREPARING:
             assert effect.due, "nothing is made that is not due"
-            assert urgent or not self.asking, "only an urgent one begins while somebody asks"
+            assert urgent or not (self.asking or self.saving), "only an urgent one begins while it is not quiet"
         if effect.phase is SuccessorPhase.COMPUTING:
-            assert not self.asking, "nothing is computed beside a question"
+            assert not (self.asking or self.saving), "nothing is computed beside a question, or while power is saved"
         if effect.phase is SuccessorPhase.COMMITTING:
             computed = self.made[name][1]
             assert computed or urgent, "the resident floor serves until the next one is computed"
@@ -117,6 +119,9 @@ class House:
         elif event == "quiet":
             self.asking = False
             self.report(QuietBegan())
+        elif event == "power":
+            self.saving = not self.saving
+            self.report(PowerChanged(self.saving))
         elif event == "load":
             self.loads[name] += 1
             self.report(LoadBegan(name))
@@ -142,6 +147,8 @@ class House:
         for name in NAMES:
             self.report(QuestionEnded({name: self.facts(name)}))
         self.now("quiet", NAMES[0])
+        if self.saving:
+            self.now("power", NAMES[0])
         for _ in range(100):
             if not self.running:
                 return
@@ -150,7 +157,7 @@ class House:
 
 
 EVENTS = (
-    *("edit", "identity", "taken back", "scarce", "ask", "answered", "quiet", "load", "loaded", "drop"),
+    *("edit", "identity", "taken back", "scarce", "ask", "answered", "quiet", "power", "load", "loaded", "drop"),
     *("ends", "ends", "ends", "breaks", "engine ends"),
 )
 SEQUENCES = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(NAMES)), max_size=60)

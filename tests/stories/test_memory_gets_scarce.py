@@ -11,6 +11,7 @@ from support.scarce_memory import fixed
 
 TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4  # at the start; what is ours is told after it and stays the same
 CEILING = TOTAL - GIB // 2  # the margin
+IDLE, TOO_HOT = 0x1, 0x20  # NVML's clock reasons
 SETTINGS = """
 [governor]
 gpu = "0"
@@ -105,7 +106,7 @@ def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver
 EMBEDDING = '[embedding]\nmodel = "builtin:words"\nthreads = 1\ngpu_layers = 2\n'
 
 
-def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_not(models, tmp_path):
+def test_the_embedding_model_leaves_a_scarce_memory_and_makes_no_vectors_on_a_hot_gpu(models, tmp_path):
     driver = new_driver(tmp_path, models)
     with living(models, SETTINGS + EMBEDDING, environment=driver.environment) as daemon:
         driver.show(processes=f"{daemon.process.pid}:{OWN}")
@@ -138,6 +139,22 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_comes_back_when_it_is_no
         found = daemon.json("search", "zebra vault")
         assert found["notices"] == []
         assert "vector" in found["hits"][0]["scores"]
+
+        driver.show(reasons=TOO_HOT)
+        until(lambda: reply(daemon, "/v1/status")["engine"]["prefill_share"] == 0.5)
+        assert reply(daemon, "/v1/status")["governor"]["power"] == "throttled"
+        (folder / "newer.py").write_text("def unheard_of_until_now():\n    return 'newer'\n")
+        assert daemon.lore("load", folder, "--wait").returncode == 0
+        assert not embedded(daemon)
+        page = daemon.lore("status").stdout
+        assert "throttled: heat or a power brake" in page
+        assert "prompts get half of their time beside answers" in page
+        assert daemon.json("search", "zebra vault")["hits"][0]["path"] == "zebra.py"
+
+        driver.show(reasons=IDLE)
+        until(lambda: embedded(daemon))
+        status = reply(daemon, "/v1/status")
+        assert (status["governor"]["power"], status["engine"]["prefill_share"]) == ("normal", 1.0)
 
 
 def embedded(daemon):

@@ -28,7 +28,15 @@ POOL = PoolReport(
     name="lorekeep/demo", size=1024, free=600, reserved=63, evictable=300, leased=61, sequences=1, bytes=4096
 )
 ENGINE = filled(
-    EngineReport, state="ready", device="CPU", restarts=0, kv_bytes=4096, answering=0, prefills=1, pools=(POOL,)
+    EngineReport,
+    state="ready",
+    device="CPU",
+    restarts=0,
+    kv_bytes=4096,
+    answering=0,
+    prefills=1,
+    prefill_share=1.0,
+    pools=(POOL,),
 )
 COUNTED = {
     "prompt_tokens": 1000,

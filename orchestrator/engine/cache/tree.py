@@ -110,10 +110,14 @@ class Path:
 
 @dataclass
 class Restored:
-    """What of one prompt came back from checkpoints, and the milliseconds that it took."""
+    """What of one prompt came back from checkpoints, and the milliseconds that it took.
+
+    `left`: tokens that are on disk and are computed, because that is sooner; None until it is decided.
+    """
 
     parts: list[Reuse] = field(default_factory=list)
     milliseconds: float = 0.0
+    left: int | None = None
 
     def add(self, part: Reuse, seconds: float) -> None:
         self.parts.append(part)

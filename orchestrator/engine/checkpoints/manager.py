@@ -16,6 +16,8 @@ salted with the owner's uid. Same name, same KV.
 
     cells    ├─────── computed ──────┤
     saved    ├─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 256 ─┼─ 90 ─┤       from the segment in which the cells end, one behind the other
+
+What is saved is restored, unless it is clearly sooner to compute it (`sooner_computed`). That is decided once for a prompt.
 """
 
 import hashlib
@@ -41,6 +43,8 @@ from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 
 CUT = 256
+SOONER = 1.5  # times: what is less clear than that may be noise, and computing delays others
+LEAST_GAIN_MS = 100.0  # in all: less is not worth the difference
 Continuations = Callable[[str], Sequence[SegmentHeader]]  # the saved segments that continue from the one of a name
 
 
@@ -122,10 +126,25 @@ class CheckpointManager(ABC):
         """
         del pool, tip, wanted, claim, budget
 
-    @abstractmethod
-    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> tuple[list[Reuse], int]:
         """The ranges of [0, limit) that would be restored into a path whose nodes end at `ends`: from 0 to how far the path
-        leads in the cells."""
+        leads in the cells. And how many tokens are left on disk, because it is sooner to compute them: then none is."""
+        found = self._on_disk(path, limit, ends)
+        if sooner_computed(self._prefill_cost(), self.store.restore_ms(), found, ends[-1]):
+            return [], found[-1].end - ends[-1]
+        return found, 0
+
+    def _passes_over(self, wanted: Wanted, ends: Sequence[int]) -> bool:
+        """Whether what is on disk of a prompt stays there."""
+        if wanted.restored.left is None:
+            _, wanted.restored.left = self.restorable(wanted.path, wanted.limit, ends)
+            if wanted.restored.left:
+                self.store.passed_over()
+        return wanted.restored.left > 0
+
+    @abstractmethod
+    def _on_disk(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+        """All that could be restored."""
 
     @abstractmethod
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
@@ -214,11 +233,13 @@ class SegmentManager(CheckpointManager):
         for node in tip.path():
             while not node.complete and node.computed_end < wanted.limit:
                 found = onward(self.store.continuations, wanted.path, known, node.computed_end)
-                if found is None or not claim(node) or not self._restore(pool, node, found, wanted, budget):
+                if found is None or self._passes_over(wanted, [node.computed_end]):
+                    return
+                if not claim(node) or not self._restore(pool, node, found, wanted, budget):
                     return
                 known = found.boundary
 
-    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+    def _on_disk(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
         found, known, depth = list[Reuse](), Boundary(self.store.root, 0), ends[-1]
         while depth < limit and (segment := onward(self.store.continuations, path, known, depth)) is not None:
             end = min(segment.end, limit)
@@ -262,6 +283,17 @@ class SegmentManager(CheckpointManager):
         chain = list(segments(self.store.root, ids, len(ids), 0, len(ids)))
         shared = max((common_prefix(ids, other, 0) for other in others), default=0) // CUT * CUT
         self.store.forget_chain([one.name for one in chain], {one.name for one in chain if one.end <= shared})
+
+
+def sooner_computed(prefill: PrefillCost, restore_ms: float, saved: Sequence[Reuse], depth: int) -> bool:
+    """Whether the tokens from `depth` to the end of what is `saved` are computed clearly sooner than that is read.
+    `restore_ms`: of a token."""
+    if not saved:
+        return False
+    end = saved[-1].end
+    compute = prefill.per_token(depth, end) * (end - depth)
+    read = restore_ms * sum(one.end - one.start for one in saved)
+    return read > SOONER * compute and read - compute > LEAST_GAIN_MS
 
 
 # -- the names of segments

@@ -127,11 +127,13 @@ class PieceManager(CheckpointManager):
             if not above.complete or end_of(pieces) <= above.end:
                 return  # another ticket is computing it, or there is nothing to bring
             nodes = {node.end: node for node in (pool.tree.root, *above.path())}
+            if self._passes_over(wanted, [*nodes]):
+                return
             end, joined = meeting(nodes, pieces, path.cut)
             if not self._restore(pool, path, nodes[end], joined, budget, restored):
                 return
 
-    def restorable(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
+    def _on_disk(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
         found, at = list[Reuse](), list(ends)
         pieces = self._reaching(path, limit)
         while end_of(pieces) > at[-1]:

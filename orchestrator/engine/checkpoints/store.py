@@ -36,6 +36,8 @@ from orchestrator.engine.messages import UNSEEN, PrefillCost
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
 SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there
 FORETOLD = 256  # tokens that the first estimate of a restore counts for, beside those that were restored
+FADING = 0.98  # of what is known of restores, with each further one: a disk may become slow, and quick again
+DOUBT = 0.5  # the same, with each prompt that is computed because restores are slow: else they were slow for ever
 
 log = logging.getLogger("lorekeep.engine.checkpoints")
 
@@ -148,6 +150,7 @@ class CheckpointStore:
         self._budget = budget
         self._index = Index(root)
         self._bytes_per_token = 0.0
+        self._seen_tokens = self._seen_ms = 0.0  # of restores, the last ones above all
         self._disk_fails = False
         self._others = deque(other_models(folder.parent, folder.name))
         self._writer = Writer(self._failed, written)
@@ -199,11 +202,22 @@ class CheckpointStore:
         """So many tokens are in cells again, which took so long from the search for them on."""
         self.counters.restored_tokens += tokens
         self.counters.restored_ms += seconds * 1000
+        self._fade(FADING)
+        self._seen_tokens += tokens
+        self._seen_ms += seconds * 1000
+
+    def passed_over(self) -> None:
+        """A prompt is computed that could have been restored."""
+        self._fade(DOUBT)
+
+    def _fade(self, share: float) -> None:
+        self._seen_tokens *= share
+        self._seen_ms *= share
 
     def restore_ms(self) -> float:
-        """What it takes to restore a token, as seen so far; before that, by its bytes."""
-        seen, foretold = self.counters, FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
-        return (seen.restored_ms + foretold) / (seen.restored_tokens + FORETOLD)
+        """What it takes to restore a token, as seen lately; before that, by its bytes."""
+        foretold = FORETOLD * self._bytes_per_token * 1000 / CARRIED_IN_A_SECOND
+        return (self._seen_ms + foretold) / (self._seen_tokens + FORETOLD)
 
     def continuations(self, name: str) -> list[SegmentHeader]:
         """The segments that go on from this one."""

@@ -156,11 +156,11 @@ class Admission:
         if asked.floor in self.floors and (pool := self._pools.by_name.get(self.floors[asked.floor].pool)) is not None:
             node, depth = pool.tree.match(path.ids[:limit], path.owner)
             computed_end, ends = node.computed_end, [0, *(one.end for one in node.path() if one.end < depth), depth]
-        restored, end = list[Reuse](), min(depth, computed_end)
+        restored, left, end = list[Reuse](), 0, min(depth, computed_end)
         if end == depth and self._checkpoints is not None:  # else somebody is computing it, or nothing is on disk
-            restored = self._checkpoints.restorable(path, limit, ends)
+            restored, left = self._checkpoints.restorable(path, limit, ends)
             end = restored[-1].end if restored else depth
-        return Matched(asked.call, end, covering(restored, end, length))
+        return Matched(asked.call, end, covering(restored, end, length), left)
 
     # -- the line
 
@@ -283,7 +283,8 @@ class Admission:
         ticket.sampler.accept_prompt(ticket.ids)
         self._speculation.begin(ticket)
         queue_ms = (ticket.admitted_at - ticket.arrived_at) * 1000
-        self._reporting.send(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms))
+        left = ticket.restored.left or 0
+        self._reporting.send(Admitted(ticket.number, len(ticket.ids), ticket.reuse, queue_ms, left))
         if ticket.unfinished() is None:
             self._reporting.end(ticket, Outcome.DONE, Reason.PREFILLED, "")
 

@@ -112,6 +112,7 @@ class Loop:
         elif isinstance(message, DropFloor):
             self._drop(message.name)
         elif isinstance(message, Grant):
+            self._limits = replace(self._limits, prefill_share=message.prefill_share)
             self.pools.apply(message)
         elif isinstance(message, PrefixMatch):
             self._say(self.admission.match(message))
@@ -262,6 +263,7 @@ class Loop:
             prefilling=first.job.floor if first else "",
             kv_bytes=sum(pool.memory.footprint for pool in pools),
             steps=self.counters.steps,
+            prefill_share=self._limits.prefill_share,
             counters=self._figures(),
         )
 

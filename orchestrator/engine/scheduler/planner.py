@@ -48,7 +48,8 @@ class Limits:
     (`sequences_of`). logits: rows of a step that may have logits. drafts: whether answers are drafted.
 
     budget_ms: one round's time beside running answers, which may stall for 0.3 s: a quarter is for predictions that
-    are off. alone_ms: while nobody is being answered, until the next one comes.
+    are off. alone_ms: while nobody is being answered, until the next one comes. prefill_share: what a prompt beside
+    answers gets of the time that they leave.
     """
 
     batch: int
@@ -56,6 +57,7 @@ class Limits:
     alone_ms: float = 1000.0
     logits: int = LOGIT_ROWS
     drafts: bool = True
+    prefill_share: float = 1.0
 
 
 @dataclass(frozen=True, order=True)
@@ -131,7 +133,7 @@ def plan_round(
 ) -> tuple[Step, ...]:
     """`answering`: tickets by pool. `cells`: used cells by pool. `drafts`: by ticket. One step per pool at most."""
     answers_ms = {pool: costs.milliseconds(len(tickets), cells[pool]) for pool, tickets in answering.items() if tickets}
-    left_ms = (limits.budget_ms if answers_ms else limits.alone_ms) - sum(answers_ms.values())
+    left_ms = (limits.budget_ms - sum(answers_ms.values())) * limits.prefill_share if answers_ms else limits.alone_ms
     first = min(wants, default=None)
     steps = []
     for pool in sorted({*answers_ms, *([first.pool] if first else [])}):

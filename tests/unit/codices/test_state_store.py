@@ -9,7 +9,8 @@ from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
 from orchestrator.codices.lifecycle import codices_of
-from orchestrator.codices.state import CodexStateStore, ResidentIdentity, Wishes
+from orchestrator.codices.state import STATES, CodexStateStore, ResidentIdentity, Wishes, kept_sizes
+from orchestrator.prompt.coverage import CoverageSizes
 
 
 def test_questions_are_counted_by_file_and_codex(tmp_path):
@@ -142,3 +143,16 @@ def test_what_lay_beside_a_damaged_file_goes_with_it(tmp_path, name):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.asked("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}
+
+
+def test_how_large_codices_are_is_known_before_anything_else_is_opened(tmp_path):
+    assert kept_sizes(tmp_path) == {}
+    store = CodexStateStore(tmp_path / STATES)
+    store.sized("demo", CoverageSizes(1000, 300, 50, ("full",)))
+    store.sized("demo", CoverageSizes(1200, 300, 50))
+    store.sized("gone", CoverageSizes(7))
+    store.forget("gone")
+    store.close()
+    assert kept_sizes(tmp_path) == {"demo": CoverageSizes(1200, 300, 50)}
+    (tmp_path / STATES).write_bytes(b"no database")
+    assert kept_sizes(tmp_path) == {}

@@ -23,7 +23,7 @@ from governor.footprint import KvPlan, kv_cost
 from governor.gguf import read_gguf
 from governor.model_shape import FootprintError, shape_of
 from governor.readings import MemoryReading
-from governor.settings import GIB, MIB, MemorySettings, SettingError, StoreSettings, limit_bytes
+from governor.settings import GIB, MIB, MemorySettings, SettingError, StoreSettings, limit_bytes, size
 
 SETTINGS = MemorySettings()
 
@@ -83,8 +83,10 @@ def test_a_window_ends_at_the_least_of_its_limits_and_says_at_which(
 def test_the_reason_of_a_window_names_the_limit_with_its_numbers() -> None:
     assert granted(vram(80, total=80)).reason == "the model was trained for 131,072 tokens"
     assert granted(vram(80, total=80), context=8_192).reason == "model.context allows 8,192 tokens"
-    assert granted(vram(24)).reason == "16.0 GiB of VRAM are left for KV"
-    spilled = granted(vram(3, total=3), host_free=3 * GIB)
+    middle = granted(vram(12, total=12))
+    assert (middle.bound, middle.window) == (Bound.KV, middle.cells)
+    assert middle.reason == f"{size(middle.kv)} of VRAM are left for KV"
+    spilled = granted(vram(3, total=3), host_free=2_150 * MIB)
     assert spilled.bound is Bound.RAM
     assert "of 33 on the GPU" in spilled.reason
 

@@ -1,5 +1,7 @@
 """The governor at work: what the engine holds is told, the embedding model makes room, and a fault ends no watch."""
 
+from dataclasses import replace
+
 import pytest
 from support.gpus import gpu
 from support.shapes import shape
@@ -34,20 +36,21 @@ SETTINGS = GovernorSettings(
 
 
 class Card:
-    """A GPU whose free memory the test sets."""
+    """A GPU whose free memory and clock reasons the test sets."""
 
     def __init__(self):
-        self.free = 20 * GIB
+        self.free, self.reasons = 20 * GIB, frozenset()
 
     def read(self, own_pids, now):
-        return SensorSnapshot(now, (gpu(0, 24 * GIB, self.free),), HostSensor().read(own_pids, now))
+        card = replace(gpu(0, 24 * GIB, self.free), clock_reasons=self.reasons)
+        return SensorSnapshot(now, (card,), replace(HostSensor().read(own_pids, now), on_battery=False))
 
 
 class Watched:
     """A machine, what it told the embedding model, and how often codices were to follow it."""
 
     def __init__(self, embedding=None, fault=None):
-        self.card, self.told, self.followed, self.fault = Card(), [], 0, fault
+        self.card, self.told, self.saved, self.followed, self.fault = Card(), [], [], 0, fault
         self.client = EngineClient(EngineSpec("fake"))
         self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding), self.client)
         self.moved = Told()
@@ -57,6 +60,10 @@ class Watched:
         self.client.embedding.rest(why)
         self.moved.tell()
 
+    def save(self, why):
+        self.saved.append(why)
+        self.moved.tell()
+
     async def follow(self):
         self.followed += 1
         self.moved.tell()
@@ -64,7 +71,7 @@ class Watched:
             raise self.fault
 
     async def __aenter__(self):
-        await self.machine.start(self.follow, self.rest)
+        await self.machine.start(self.follow, self.rest, self.save)
         return self
 
     async def __aexit__(self, *_):
@@ -100,3 +107,17 @@ async def test_a_fault_of_who_follows_does_not_end_the_watch(fault):
         watched.card.free = 20 * GIB
         await watched.moved.until(lambda: watched.told[-1] == "")
         assert watched.followed >= 2
+
+
+async def test_while_a_gpu_is_throttled_power_is_saved_and_prompts_get_half_of_their_time_beside_answers():
+    async with Watched() as watched:
+        before = watched.machine.grant
+        watched.card.reasons = frozenset({"thermal"})
+        await watched.moved.until(lambda: watched.saved)
+        saved = watched.machine.grant
+        assert (watched.machine.levels.power, saved.prefill_share) == ("throttled", 0.5)
+        assert saved == replace(before, prefill_share=0.5), "no plan that was made is stale"
+        watched.card.reasons = frozenset()
+        await watched.moved.until(lambda: watched.saved[-1] == "")
+        assert watched.machine.grant == before
+        assert len(watched.saved) == 2

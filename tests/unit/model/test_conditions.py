@@ -18,7 +18,6 @@ from orchestrator.model.conditions import (
     window_caches,
 )
 
-GEMMA_12B = gemma3(48, 8, 256, 3840, 7.3)
 FILE = Path("/models/gemma.gguf")
 AUTO = Offload(KvPlan(sequences=32), on_gpu=True)
 

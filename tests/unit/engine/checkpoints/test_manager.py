@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machine import Machine
+from support.checkpoints import STATE, header, store
+from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import path_of
 from orchestrator.engine.checkpoints import manager as segments_module
 from orchestrator.engine.checkpoints import store as store_module
-from orchestrator.engine.checkpoints.manager import CUT, segments
+from orchestrator.engine.checkpoints.manager import CUT, LEAST_GAIN_MS, SOONER, segments, sooner_computed
 from orchestrator.engine.checkpoints.store import named
-from orchestrator.engine.messages import PutFloor, ids_to_bytes
+from orchestrator.engine.messages import Admitted, PrefillCost, PrefixMatch, PutFloor, Reuse, Tier, ids_to_bytes
 
 CODE = [n % 50 for n in range(10 * CUT)]
 
@@ -97,3 +98,65 @@ def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
                 found = machine.loop.checkpoints._over(node, path, node.computed_end)  # type: ignore[union-attr]
                 assert list(found) == [one for one in whole if one.end > node.start]
     machine.store.close()
+
+
+@given(
+    st.floats(1e-4, 10),
+    st.floats(0, 1e-3),
+    st.floats(1e-4, 10),
+    st.integers(0, 5000),
+    st.integers(0, 5000),
+    st.integers(1, 30_000),
+)
+def test_what_is_saved_is_computed_only_where_that_is_clearly_sooner(
+    empty: float, cell: float, restore_ms: float, start: int, inside: int, length: int
+) -> None:
+    """`start`: of what is saved; it may begin before the end of what is in cells."""
+    prefill, depth, end = PrefillCost(empty, cell), start + min(inside, length - 1), start + length
+    saved = [Reuse(start, end, Tier.DISK)]
+    read = restore_ms * length
+    compute = sum(empty + cell * (at + 0.5) for at in (depth, end - 1)) / 2 * (end - depth)  # of an arithmetic series
+    sooner = sooner_computed(prefill, restore_ms, saved, depth)
+    assert not sooner or (read > compute * SOONER * 0.999 and read - compute > LEAST_GAIN_MS * 0.999)
+    assert sooner or not (read > compute * SOONER * 1.001 and read - compute > LEAST_GAIN_MS * 1.001)
+    assert not sooner or sooner_computed(prefill, 2 * restore_ms, saved, depth), "a slower disk is read no sooner"
+    assert not sooner_computed(prefill, restore_ms, [], depth)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_prompt_is_computed_while_reading_is_slow_and_that_is_told(ranges: bool, tmp_path: Path) -> None:
+    machine = Machine(cells=20_000, window=20_000, batch=512, folder=tmp_path, ranges=ranges)
+    machine.floor("code", CODE)
+    assert asked_again(machine, 1, seconds_a_token=0.0).left == 0
+    slow = asked_again(machine, 2, seconds_a_token=0.01)
+    assert (slow.left, slow.reuse) == (len(CODE), (Reuse(0, len(CODE) + 1, Tier.COMPUTED),))
+    quick = asked_again(machine, 3, seconds_a_token=1e-6)
+    assert (quick.left, quick.reuse[0]) == (0, Reuse(0, CUT if ranges else len(CODE), Tier.DISK))
+    assert {tuple(machine.answer(ticket)) for ticket in (1, 2, 3)} == {tuple(naive_answer([*CODE, 7], 3))}
+
+
+def asked_again(machine: Machine, ticket: int, seconds_a_token: float) -> Admitted:
+    """How a question came in once nothing of it was in cells and all on disk, with a disk so slow."""
+    if machine.loop.pools.by_name:
+        evict_all(pool_of(machine))
+        machine.store.flush()
+    seen = 1000 ** (ticket + 1)  # beside which what was seen before is nothing
+    machine.store.restored(seen, seen * seconds_a_token)
+    foretold = machine.loop.admission.match(PrefixMatch(1, "code", ids_to_bytes([7]), 1, 3))
+    machine.ask(ticket, "code", [7], 3)
+    machine.finish()
+    (admitted,) = [one for one in machine.told if isinstance(one, Admitted) and one.ticket == ticket]
+    assert (foretold.left, foretold.reuse) == (admitted.left, admitted.reuse)
+    return admitted
+
+
+def test_a_slow_disk_is_tried_again_once_prompts_were_computed_instead(tmp_path: Path) -> None:
+    kept = store(tmp_path)
+    kept.keep(header(0), STATE, PrefillCost(1.0, 0.0))
+    at_first = kept.restore_ms()
+    kept.restored(2560, 25.6)
+    assert kept.restore_ms() > 1000 * at_first
+    for _ in range(30):
+        kept.passed_over()
+    assert kept.restore_ms() < 2 * at_first
+    kept.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.costs import Costs
+from orchestrator.engine.costs import FEWEST, Costs
 from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Reason, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler import planner
 from orchestrator.engine.scheduler.planner import Limits, Want, plan_round
@@ -95,6 +95,21 @@ def test_while_nobody_is_answered_steps_may_be_longer() -> None:
     alone, beside = (plan_round(a, (want(1, 500),), {0: 1000}, limits, Costs()) for a in ({}, {0: [9]}))
     assert alone[0].prefill == ((1, 500),)
     assert beside[0].prefill[0][1] <= 64
+
+
+@given(st.floats(10, 2000), st.floats(0.1, 1.0), st.integers(1, 9), st.integers(1, 3000))
+def test_a_share_of_the_time_beside_answers_is_not_exceeded_and_binds_no_prompt_that_is_alone(
+    budget: float, share: float, answers: int, tokens: int
+) -> None:
+    costs, cells = Costs(), {0: 1000}
+    limits = Limits(512, budget, alone_ms=budget, prefill_share=share)
+    (alone,) = plan_round({}, (want(1, tokens),), cells, limits, costs)
+    assert alone == plan_round({}, (want(1, tokens),), cells, replace(limits, prefill_share=1.0), costs)[0]
+    (beside,) = plan_round({0: list(range(answers))}, (want(99, tokens),), cells, limits, costs)
+    answers_ms = costs.milliseconds(answers, 1000)
+    ((_, chosen),) = beside.prefill
+    whole_ms = costs.milliseconds(answers + chosen, 1000)
+    assert chosen <= FEWEST or whole_ms - answers_ms <= max(0.0, (budget - answers_ms) * share) + 1e-6
 
 
 wants_of = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000), st.booleans()), max_size=8)
