@@ -121,10 +121,12 @@ class KarmaView(ContextView):
 
 
 class AttachmentView(ContextView):
-    """A file or standard input that came with the question."""
+    """A file or standard input that came with the question. `verbatim`: the user's own words, kept to the letter over all
+    later turns."""
 
     name: Line
     text: str
+    verbatim: bool = False
 
 
 class Evidence(ContextView):
@@ -158,10 +160,21 @@ class TurnView(Artifacts):
     text: str
 
 
+class GistView(ContextView):
+    """The questions `first` to `last` of a conversation, counted from 1, with their answers, in short."""
+
+    first: int = Field(ge=1)
+    last: int = Field(ge=1)
+    text: str
+
+
 class StateView(Artifacts):
-    """The conversation so far; its own artifacts belong to the question being asked."""
+    """The conversation so far; its own artifacts belong to the question being asked. `gone`: how many of its earliest
+    questions are not in `turns`; `gists` stand in their place."""
 
     turns: tuple[TurnView, ...] = ()
+    gone: int = Field(default=0, ge=0)
+    gists: tuple[GistView, ...] = ()
 
     def closed(self, query: str, *after: TurnView) -> Self:
         """The state after this turn: the question with its artifacts, then the messages after it."""
@@ -172,7 +185,7 @@ class StateView(Artifacts):
             attachments=self.attachments,
             evidence=self.evidence,
         )
-        return type(self)(turns=(*self.turns, asked, *after))
+        return type(self)(turns=(*self.turns, asked, *after), gone=self.gone, gists=self.gists)
 
 
 class TurnContext(ContextView):

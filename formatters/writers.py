@@ -34,6 +34,7 @@ from formatters.context import (
     CodexView,
     EnvironmentView,
     Evidence,
+    GistView,
     IdentityView,
     KarmaEntry,
     KarmaView,
@@ -205,7 +206,13 @@ WORDS = "9"
 
 def state_items(state: StateView) -> tuple[Item, ...]:
     earlier = [item for place, turn in enumerate(state.turns) for item in _turn(place, turn)]
-    return (*earlier, *_artifacts(len(state.turns), state))
+    return (*map(gist_item, state.gists), *earlier, *_artifacts(len(state.turns), state))
+
+
+def gist_item(gist: GistView) -> Item:
+    """Before the first turn that is left. A later gist is an item behind it: what was written stays."""
+    name = f"turn {gist.first}" if gist.first == gist.last else f"turns {gist.first} to {gist.last}"
+    return Item(f"1/{gist.first:08d}", passage(f"{name} in short", gist.text), f"gist of {name}", node="gist")
 
 
 def _turn(place: int, turn: TurnView) -> list[Item]:
@@ -218,19 +225,18 @@ def _artifacts(turn: int, came: Artifacts) -> list[Item]:
     return [*amended, *_attachments(turn, came.attachments), *_evidence(turn, came.evidence)]
 
 
-def _attachments(turn: int, files: tuple[AttachmentView, ...]) -> list[Item]:
-    total = len(files)
+def _attachments(turn: int, came: tuple[AttachmentView, ...]) -> list[Item]:
+    files, texts = [one for one in came if not one.verbatim], [one for one in came if one.verbatim]
+    heads = (f"attachment {place} of {len(files)}: {file.name}" for place, file in enumerate(files, start=1))
     return [
-        Item(
-            f"4/{place:04d}",
-            passage(f"attachment {place} of {total}: {file.name}", file.text),
-            file.name,
-            turn=turn,
-            node="attachments",
-            pinned=True,
-        )
-        for place, file in enumerate(files, start=1)
+        *_pinned(turn, "4", "attachments", zip(heads, files, strict=True)),
+        *_pinned(turn, "4v", "verbatim", ((f"{one.name}: the user's own words, to the letter", one) for one in texts)),
     ]
+
+
+def _pinned(turn: int, key: str, node: str, headed: Iterable[tuple[str, AttachmentView]]) -> Iterator[Item]:
+    for place, (head, one) in enumerate(headed, start=1):
+        yield Item(f"{key}/{place:04d}", passage(head, one.text), one.name, turn=turn, node=node, pinned=True)
 
 
 def _evidence(turn: int, passages: tuple[Evidence, ...]) -> list[Item]:

@@ -1,19 +1,24 @@
 """CTC, truncation and compression: claims on a prompt's budget in, a verdict for each out. Pure.
 
-    claims --depth: old turns go--> --sacrifices, in order--> granted <= budget, or a refusal
+    claims --depth: old turns go--> --sacrifices, in order--> granted + gist <= budget, or a refusal
 
 The order of sacrifice is the table SACRIFICES, first row first; within a row the lowest weight is first. Sacrifices are
 made in this order until tokens and characters both fit. None is skipped and none is undone, so:
 
-    granted <= budget, or refused with the numbers and nothing changed
+    granted + gist <= budget, or refused with the numbers and nothing changed
     claims of NEVER_CUT stay whole
     with a larger budget no claim is granted less
     same input, same output (ties are broken by the order of the claims)
 
+A turn goes with all that came with it. Turns that go leave a gist, where the limits allow one: its size is at most
+GIST_SHARE of theirs. The prompt changes from the first of them on, and all behind it is computed again. So once one goes
+for want of room, others go with it until HEADROOM is free, and the next turns need no cut. Evidence goes before a gist;
+no prompt is refused for the sake of one.
+
 Knows numbers and kinds, never a text: the caller makes the shorter form and checks that it has every identifier.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,9 +31,11 @@ class ClaimKind(StrEnum):
     FLOOR = "floor"  # identity and codex
     INSTRUCTION = "instruction"  # environment, karma, whatever is pinned
     QUERY = "query"
+    FILLER = "filler"  # of an item: what says nothing new
     SUPERSEDED = "superseded"  # a tool's result that a later one replaced
     TURN = "turn"
     EVIDENCE = "evidence"  # retrieved for this question
+    GIST = "gist"  # what stands in the place of earlier turns
 
 
 NEVER_CUT = frozenset({ClaimKind.FLOOR, ClaimKind.INSTRUCTION, ClaimKind.QUERY})
@@ -64,11 +71,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class PromptLimits:
-    """`tokens` and `characters` of the whole prompt; `depth`: most of the last turns in it, None: as many as fit."""
+    """`tokens` and `characters` of the whole prompt; `depth`: most of the last turns in it, None: as many as fit;
+    `gist`: most tokens for what stands in the place of turns that go, 0: nothing does."""
 
     tokens: int
     characters: int
     depth: int | None = None
+    gist: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,10 +101,13 @@ class ClaimsRefusal:
 
 @dataclass(frozen=True)
 class Settlement:
-    """A verdict per claim, in the claims' order. With a `refusal` all are kept and nothing has been lost."""
+    """A verdict per claim, in the claims' order, and the most that a gist of the turns that go may take. With a `refusal`
+    all are kept and nothing has been lost."""
 
     verdicts: tuple[Verdict, ...]
     refusal: ClaimsRefusal | None = None
+    gist_tokens: int = 0
+    gist_characters: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,34 +120,96 @@ class Sacrifice:
 
 
 SACRIFICES = (
+    Sacrifice("filler", ClaimKind.FILLER),
     Sacrifice("superseded tool results", ClaimKind.SUPERSEDED, stubbed=True),
     Sacrifice("older turns", ClaimKind.TURN),
     Sacrifice("evidence", ClaimKind.EVIDENCE),
+    Sacrifice("gists", ClaimKind.GIST),
 )
 DEPTH = "message depth"  # the limit itself: a turn beyond it goes, whatever the budget
+GIST_SHARE = 0.25  # of the tokens of the turns that it stands for: a longer one is no gist
+GIST_BUDGET_SHARE = 1 / 32  # of the budget: several of them stand in a long conversation
+GIST_CHARACTERS = 8  # a token of a gist has at most; prose has 4 to 5
+HEADROOM = 0.25  # of what may be cut at all
 
 
 def limits_of(window: int, reserved: int, kv_tokens: int, settings: ClaimSettings) -> PromptLimits:
     """The limits of a prompt: `window` of one sequence, `reserved` for its answer, `kv_tokens` that can be held."""
     tokens = max(0, min(window - reserved, kv_tokens))
     cap = settings.characters if settings.characters is not None else window * settings.characters_per_token
-    return PromptLimits(tokens, cap, settings.depth)
+    return PromptLimits(tokens, cap, settings.depth, min(settings.gist, int(tokens * GIST_BUDGET_SHARE)))
 
 
-def settle(claims: Sequence[Claim], limits: PromptLimits) -> Settlement:
-    """The verdict on every claim under `limits`."""
+def settle(claims: Sequence[Claim], limits: PromptLimits, gone: Iterable[Claim] = ()) -> Settlement:
+    """The verdict on every claim under `limits`. `gone`: turns that are no claims, for which a gist may stand too."""
     old = _beyond_depth(claims, limits.depth)
     granted = [_shrunk(claim, 0, DEPTH) if at in old else _whole(claim) for at, claim in enumerate(claims)]
-    over = _over(granted, limits)
+    gist = _Gist(limits, (*gone, *(claims[at] for at in sorted(old))))
+    over, headroom, with_turn = _over(granted, limits), 0, _by_turn(claims)
     for at, sacrifice in _sacrifices(claims):
-        if not _exceeds(over):
+        claim = claims[at]
+        if not _exceeds(over, gist.room_for(claim.kind, headroom)):
             break
-        before, claim = granted[at], claims[at]
-        size = claim.stub if sacrifice.stubbed else 0
-        if size < before.tokens:
-            granted[at] = _shrunk(claim, size, sacrifice.name)
-            over = over[0] - before.tokens + granted[at].tokens, over[1] - before.characters + granted[at].characters
-    return _refused(claims, granted, limits) if _exceeds(over) else Settlement(tuple(granted))
+        if claim.kind is ClaimKind.TURN and granted[at].tokens:
+            gist.take(claim)
+            headroom = headroom or _headroom(claims, limits)
+        for one in with_turn.get(claim.turn, [at]) if claim.kind is ClaimKind.TURN else [at]:
+            size, before = claims[one].stub if sacrifice.stubbed else 0, granted[one]
+            if size < before.tokens:
+                now = granted[one] = _shrunk(claims[one], size, sacrifice.name)
+                over = over[0] - before.tokens + now.tokens, over[1] - before.characters + now.characters
+    if _exceeds(over):
+        return _refused(claims, granted, limits)
+    tokens, characters = gist.size
+    return Settlement(tuple(granted), gist_tokens=min(tokens, -over[0]), gist_characters=min(characters, -over[1]))
+
+
+# ---- the gist ------------------------------------------------------------------------------------------------------
+
+
+class _Gist:
+    """What may stand in the place of the turns that go, in tokens and characters."""
+
+    def __init__(self, limits: PromptLimits, gone: Iterable[Claim]) -> None:
+        self._most = limits.gist
+        self._tokens = self._characters = 0
+        for claim in gone:
+            self.take(claim)
+
+    def take(self, claim: Claim) -> None:
+        if claim.kind is ClaimKind.TURN:
+            self._tokens += claim.tokens
+            self._characters += claim.characters
+
+    @property
+    def size(self) -> tuple[int, int]:
+        tokens = min(self._most, int(self._tokens * GIST_SHARE))
+        return tokens, min(tokens * GIST_CHARACTERS, int(self._characters * GIST_SHARE))
+
+    def room_for(self, kind: ClaimKind, headroom: int) -> tuple[int, int]:
+        """What a claim of this kind goes for beyond the limits: one gist for another would be no gain."""
+        if kind is ClaimKind.GIST:
+            return 0, 0
+        tokens, characters = self.size
+        return tokens + (headroom if kind is ClaimKind.TURN else 0), characters
+
+
+def _headroom(claims: Sequence[Claim], limits: PromptLimits) -> int:
+    """Tokens that shall be free when turns have gone; without a gist as few turns go as can."""
+    pinned = sum(claim.tokens for claim in claims if claim.kind in NEVER_CUT)
+    return int(max(0, limits.tokens - pinned) * HEADROOM) if limits.gist else 0
+
+
+# ---- turns ---------------------------------------------------------------------------------------------------------
+
+
+def _by_turn(claims: Sequence[Claim]) -> dict[int | None, list[int]]:
+    """Positions of what goes with each turn, itself among them."""
+    found: dict[int | None, list[int]] = {}
+    for at, claim in enumerate(claims):
+        if claim.turn is not None and claim.kind not in NEVER_CUT:
+            found.setdefault(claim.turn, []).append(at)
+    return found
 
 
 # ---- the order -----------------------------------------------------------------------------------------------------
@@ -185,8 +259,9 @@ def _over(granted: Sequence[Verdict], limits: PromptLimits) -> tuple[int, int]:
     return tokens - limits.tokens, characters - limits.characters
 
 
-def _exceeds(over: tuple[int, int]) -> bool:
-    return max(over) > 0
+def _exceeds(over: tuple[int, int], room: tuple[int, int] = (0, 0)) -> bool:
+    """Whether too much is left, where so many tokens and characters shall be free."""
+    return over[0] + room[0] > 0 or over[1] + room[1] > 0
 
 
 def _sums(granted: Sequence[Verdict]) -> tuple[int, int]:

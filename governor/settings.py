@@ -73,6 +73,8 @@ class ClaimSettings:
     characters_per_token: int = 16
     characters: int | None = None  # a cap of one's own
     depth: int | None = None  # the most turns in a prompt; None: as many as fit
+    gist: int = 256  # tokens for what stands in the place of turns that went; 0: nothing does
+    gist_s: float = 20.0  # seconds that the model may take for one; 0: it is never asked
 
     def __post_init__(self) -> None:
         if self.depth is not None and self.depth < 1:

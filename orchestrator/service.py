@@ -85,7 +85,7 @@ class Ask:
     timeout_s: float | None = None
     think: bool = True
     private: bool = False
-    verbatim: bool = False
+    verbatim: tuple[str, ...] = ()
     frame: str | None = None  # these three: given by the client instead of computed
     mode: str | None = None
     urgency: str | None = None

@@ -21,6 +21,7 @@ from orchestrator.answering.grounding import AnswerSources, citations_of, used_o
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refusal_of, split
 from orchestrator.answering.report import plan_report
+from orchestrator.answering.ritual import Ritual
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import EngineUnavailable
@@ -97,6 +98,8 @@ class Answers:
             refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
             if refusal is not None:
                 raise refusal
+            ritual = Ritual(self.preparer, self.inference, self.floors)
+            prepared = await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
             async for event in self._run(prepared, state, deadline):
                 yield event
         finally:
@@ -229,7 +232,7 @@ class Answers:
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
         known = (prepared.choice, prepared.served.notice)
-        notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated)
+        notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,
@@ -248,6 +251,7 @@ class Answers:
                 kv_bytes=round(prompt.tokens * (info.kv_bytes_per_token if info else 0.0)),
                 budget_tokens=prepared.grant.window,  # `model.context` may allow less than the memory does
                 actions=prepared.actions,
+                left_out=prepared.within.left_out(in_session=prepared.in_session),
             ),
         )
 
@@ -278,6 +282,9 @@ def saved(
     if ask.private:
         return kept
     closed = turn.state.closed(turn.query, *finished.running)
+    asked, *answered = closed.turns[len(turn.state.turns) :]
+    whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
+    gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
     conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed)
     try:
         if prepared.session is None and ask.session is None:
@@ -286,7 +293,7 @@ def saved(
         if kept.session is None:
             kept = SavedTurn(conversations.sessions.create(uid, codex, ask.session or None), began=True)
         assert kept.session is not None
-        conversations.close_turn(kept.session, conversation, ids, len(turn.state.turns))
+        conversations.close_turn(kept.session, conversation, whole, ids, gists)
     except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
         return replace(kept, not_kept=fault.message)
     return kept

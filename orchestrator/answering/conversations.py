@@ -1,7 +1,9 @@
 """What a conversation carries from turn to turn: its State, its Environment and its codex.
 
     Conversations   the latest ones in memory, by session or, for a client without one, by the hash of its messages
-    SessionStore    sessions on disk: their turns, with the ids that answers had and what came with the questions
+    SessionStore    sessions on disk: their turns, with the ids that answers had and what came with the questions, and gists
+
+A turn stays whole on disk. What its conversation goes on with may be less: filler is gone, and gists stand for old turns.
 
 A client without a session continues with the same State, evidence and Environment, and its prefix holds.
 """
@@ -23,12 +25,13 @@ from typing import Any
 from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexView, EnvironmentView, StateView, TurnView
+from formatters.context import Artifacts, CodexView, EnvironmentView, GistView, StateView, TurnView
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
+from orchestrator.prompt.budget import in_short
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
-from orchestrator.wire.replies import SessionExport, SessionTurn
+from orchestrator.wire.replies import SessionExport, SessionGist, SessionTurn
 
 MOST_CONVERSATIONS = 512
 SPEAKERS = frozenset(Role)
@@ -78,6 +81,18 @@ MIGRATIONS = (
     CREATE TRIGGER turns_stand BEFORE UPDATE ON turns
         BEGIN SELECT RAISE(ABORT, 'turns are never changed'); END;
     """,
+    """
+    CREATE TABLE gists (
+        session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        created REAL NOT NULL,
+        PRIMARY KEY (session, first)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER gists_stand BEFORE UPDATE ON gists
+        BEGIN SELECT RAISE(ABORT, 'gists are never changed'); END;
+    """,
 )
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
@@ -103,15 +118,25 @@ class Conversations:
 
     def of_session(self, session: "Session", tokens: TokenCache) -> Conversation:
         kept = self._get(_session_key(session.id))
-        return kept or Conversation(_state_of_session(self.sessions.turns(session.id), tokens))
+        if kept is not None:
+            return kept
+        state = _state_of_session(self.sessions.turns(session.id), tokens)
+        return Conversation(in_short(state, self.sessions.gists(session.id)))
 
     def of_messages(self, uid: int, codex: str | None, messages: Sequence[Message]) -> Conversation:
         return self._get(key_of(uid, codex, messages)) or Conversation(state_of_messages(messages))
 
-    def close_turn(self, session: "Session", conversation: Conversation, ids: Mapping[str, bytes], since: int) -> None:
-        """Saves the turns from number `since` on; `ids` has those of generated texts. Raises LoreError."""
-        turns = conversation.state.turns[since:]
-        self.sessions.append(session.id, [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns])
+    def close_turn(
+        self,
+        session: "Session",
+        conversation: Conversation,
+        turns: Sequence[TurnView],
+        ids: Mapping[str, bytes],
+        gists: Sequence[GistView] = (),
+    ) -> None:
+        """Saves what is new: the messages, whole, and gists of earlier ones; `ids` has those of generated texts. Raises
+        LoreError."""
+        self.sessions.append(session.id, [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns], gists)
         self._keep(_session_key(session.id), conversation)
 
     def close_messages(
@@ -273,8 +298,9 @@ class SessionStore:
         found = self.select("WHERE uid = ? AND codex IS ? ORDER BY used DESC, id DESC LIMIT 1", uid, codex)
         return found[0] if found else None
 
-    def append(self, session: int, turns: Sequence[StoredTurn]) -> None:
-        """Adds turns at the end, all or none. The first user's message becomes the title. Raises NotFound."""
+    def append(self, session: int, turns: Sequence[StoredTurn], gists: Sequence[GistView] = ()) -> None:
+        """Adds turns at the end, and gists of earlier ones, all or none. The first user's message becomes the title. Raises
+        NotFound."""
         with self.writing() as database:
             if not self.select("WHERE id = ?", session):
                 raise NotFound("the session was dropped meanwhile", "ask again without it")
@@ -286,6 +312,10 @@ class SessionStore:
                     (session, number, turn.role, turn.text, turn.ids, turn.evidence, now)
                     for number, turn in enumerate(turns, start=count)
                 ],
+            )
+            database.executemany(
+                "INSERT OR IGNORE INTO gists VALUES (?, ?, ?, ?, ?)",  # two questions at once may have made one each
+                [(session, gist.first, gist.last, gist.text, now) for gist in gists],
             )
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
@@ -300,6 +330,11 @@ class SessionStore:
             session,
         )
         return [StoredTurn(*row) for row in rows]
+
+    def gists(self, session: int) -> list[GistView]:
+        """What stands for earlier turns, in their order."""
+        rows = self.read("SELECT first, last, text FROM gists WHERE session = ? ORDER BY first", session)
+        return [GistView(first=first, last=last, text=text) for first, last, text in rows]
 
     def rename(self, uid: int, name: str, new: str) -> None:
         """Raises NotFound, Conflict or InvalidRequest."""
@@ -319,7 +354,8 @@ class SessionStore:
     def export(self, uid: int, name: str) -> SessionExport:
         """The whole conversation; token ids are left out: they mean something to one model only."""
         session = self.get(uid, name)
-        return SessionExport.of(session, turns=tuple(map(exported, self.turns(session.id))))
+        gists = tuple(map(SessionGist.of, self.gists(session.id)))
+        return SessionExport.of(session, turns=tuple(map(exported, self.turns(session.id))), gists=gists)
 
     def count(self) -> int:
         return int(self.read("SELECT count(*) FROM sessions")[0][0])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from codex.library import Library
 from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
-from governor.ctc import limits_of
+from governor.ctc import PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
     Conversation,
@@ -32,7 +32,7 @@ from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
-from orchestrator.prompt.budget import Governed, governed, within_reach
+from orchestrator.prompt.budget import Governed, condensed, governed, within_reach
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
@@ -96,20 +96,57 @@ class AskedQuestion:
     def selection(self) -> Passage | None:
         return self.where.selection if self.where is not None else None
 
+    @property
+    def attachments(self) -> tuple[AttachmentView, ...]:
+        """What comes with it; a verbatim text that the conversation has already comes once."""
+        where = (self.where.attachment,) if self.where is not None else ()
+        files = (AttachmentView(name=one_line(one.name), text=one.text) for one in self.ask.attachments)
+        had = {one.text for turn in self.conversation.state.turns for one in turn.attachments if one.verbatim}
+        new = (text for text in dict.fromkeys(self.ask.verbatim) if text not in had)
+        return (*where, *files, *(AttachmentView(name="verbatim", text=text, verbatim=True) for text in new))
+
+    @property
+    def in_session(self) -> bool:
+        """Whether its conversation is kept on disk."""
+        return self.session is not None or (self.ask.session is not None and not self.ask.private)
+
 
 @dataclass(frozen=True)
 class PreparedQuestion(AskedQuestion):
     """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too."""
 
-    turn: TurnContext
-    composed: Composed
+    within: Governed
     decision: Decision
     gathered: Gathered
     job: InferenceJob
-    actions: tuple[str, ...]
     unseen: tuple[str, ...]
     indexing: bool
     assemble_ms: float
+
+    @property
+    def turn(self) -> TurnContext:
+        return self.within.turn
+
+    @property
+    def composed(self) -> Composed:
+        return self.within.composed
+
+    @property
+    def room(self) -> int:
+        """Tokens that the window has behind the prompt."""
+        return self.grant.window - self.composed.assembled.tokens
+
+    @property
+    def shorter_answer(self) -> tuple[str, ...]:
+        """That the window has less room behind the prompt than the answer may have tokens."""
+        most = self.ask.max_tokens
+        return (f"the answer may have {self.room:,} tokens, not {most:,}: the window holds no more",) * (
+            most > self.room
+        )
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        return (*self.within.actions, *self.shorter_answer, *self.unseen)
 
     @property
     def floor_key(self) -> FloorKey:
@@ -140,16 +177,31 @@ class Preparer:
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
         """`messages`: those of the ask. Raises LoreError. Changes nothing."""
         asked = await self._asked(ask, messages, chat_model)
-        limits = limits_of(asked.grant.window, asked.promised, asked.grant.cells, self.claims)
-        turn, gone = within_reach(self._turn(asked), limits)
+        limits = self.limits(asked)
+        whole = self._turn(asked)
+        turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
         decision = self._decide(asked, composed)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await chat_model.composer.compose(turn, ask.think)
-        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, gone, ask.think)
+        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
         return self._prepared(asked, within, decision, gathered)
+
+    async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
+        """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
+        model was given for it, `cached` of which were in the cache. Raises LoreError."""
+        model, limits = prepared.chat_model, self.limits(prepared)
+        within = await condensed(prepared.within, text, model.composer, model.tokens, limits, prepared.ask.think)
+        if within is None:
+            return prepared
+        by_model = f"the model read {read:,} tokens for it, {cached:,} of them cached"
+        made = replace(prepared, within=replace(within, by_model=by_model))
+        return replace(made, job=self._job(made, within.composed))
+
+    def limits(self, asked: AskedQuestion) -> PromptLimits:
+        return limits_of(asked.grant.window, asked.promised, asked.grant.cells, self.claims)
 
     # -- who and where
 
@@ -205,19 +257,16 @@ class Preparer:
     # -- the context
 
     def _turn(self, asked: AskedQuestion) -> TurnContext:
-        ask, where = asked.ask, asked.where
-        sigil = sigil_of(ask.principal)
-        client_tools = tuple(map(tool_view, ask.tools))
+        sigil = sigil_of(asked.ask.principal)
+        client_tools = tuple(map(tool_view, asked.ask.tools))
         tools = [tool.name for tool in asked.chat_model.tools] or None
-        given = tuple(AttachmentView(name=one_line(one.name), text=one.text) for one in ask.attachments)
-        attachments = (where.attachment, *given) if where is not None else given
         codex, state = resumed(asked.conversation, asked.codex_state)
         return TurnContext(
             identity=asked.served.view,
             sigil=sigil,
             codex=codex,
             environment=environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools),
-            state=state.model_copy(update={"attachments": attachments}),
+            state=state.model_copy(update={"attachments": asked.attachments}),
             query=asked.messages.question,
         )
 
@@ -267,22 +316,19 @@ class Preparer:
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
         unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
-        room = asked.grant.window - within.composed.assembled.tokens
         return PreparedQuestion(
             **vars(asked),
-            turn=within.turn,
-            composed=within.composed,
+            within=within,
             decision=decision,
             gathered=gathered,
-            job=self._job(asked, within.composed, room),
-            actions=(*within.actions, *shorter_answer(asked.ask.max_tokens, room), *unseen),
+            job=self._job(asked, within.composed),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
             assemble_ms=(time.monotonic() - asked.began) * 1000,
         )
 
-    def _job(self, asked: AskedQuestion, composed: Composed, room: int) -> InferenceJob:
-        ask = asked.ask
+    def _job(self, asked: AskedQuestion, composed: Composed) -> InferenceJob:
+        ask, room = asked.ask, asked.grant.window - composed.assembled.tokens
         return InferenceJob(
             ticket=0,  # the client numbers it
             floor=composed.assembled.floor.name,
@@ -308,11 +354,6 @@ def sigil_of(principal: Principal) -> SigilView:
 def promised(ask: Ask, window: int) -> int:
     """Tokens that its answer is promised."""
     return max(1, min(ask.max_tokens, share(window, ANSWER_SHARE)))
-
-
-def shorter_answer(most: int, room: int) -> tuple[str, ...]:
-    """That the window has less room behind the prompt than the answer may have tokens."""
-    return (f"the answer may have {room:,} tokens, not {most:,}: the window holds no more",) if most > room else ()
 
 
 def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:
@@ -353,7 +394,8 @@ def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
 def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
     codex_state, state = prepared.codex_state, prepared.turn.state
-    shown = state.evidence or state.attachments or any(turn.evidence or turn.attachments for turn in state.turns)
+    came = [one for turn in (*state.turns, state) for one in (*turn.evidence, *turn.attachments)]
+    shown = [one for one in came if not (isinstance(one, AttachmentView) and one.verbatim)]
     searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
     if codex_state is None or shown or not searched or prepared.gathered.found:
         return None

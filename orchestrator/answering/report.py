@@ -31,7 +31,7 @@ from orchestrator.wire.answers import (
 
 def not_used(ask: Ask) -> tuple[str, ...]:
     """What was asked for and is taken, but changes nothing yet: nobody shall believe that it did."""
-    given = {"verbatim": ask.verbatim, "mode": ask.mode, "urgency": ask.urgency}
+    given = {"mode": ask.mode, "urgency": ask.urgency}
     return tuple(f"lore.{name} is not used yet" for name, value in given.items() if value)
 
 

@@ -62,6 +62,9 @@ class AskOptions:
     temperature: Annotated[float | None, given.option("--temperature T", "0 is greedy", min=0, max=2)] = None
     stop: Annotated[list[str] | None, given.option("--stop TEXT", "end the answer before this text")] = None
     files: Annotated[list[str] | None, given.option("-f, --file FILE", "a file that precedes the question")] = None
+    verbatim: Annotated[
+        list[str] | None, given.option("--verbatim TEXT", "a text that the session keeps to the letter")
+    ] = None
     no_wait: Annotated[bool, given.option("--no-wait", "end with 8 where model or codex must be waited for")] = False
     timeout_s: Annotated[float | None, given.option("--timeout S", "wait at most so many seconds", min=0.001)] = None
     no_think: Annotated[bool, given.option("--no-think", "ask a thinking model for the answer alone")] = False
@@ -267,6 +270,7 @@ def request(text: str, attachments: list[dict[str, str]], options: AskOptions) -
         "think": not options.no_think,
         "record": not options.private,
         "attachments": attachments,
+        "verbatim": options.verbatim or None,
         "client": {"cwd": working_directory()},
     }
     body: dict[str, Any] = {
@@ -343,7 +347,7 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
     elif lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
     lines += citation_lines(lore.get("citations", ()))
-    lines += dict.fromkeys((*lore.get("notices", ()), *lore.get("governor", {}).get("actions", ())))
+    lines += dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
     return [*lines, notice] if notice and not known else lines
 
 

@@ -63,7 +63,15 @@ def fetched(name: str, socket: str | None) -> Any:
 
 
 def turns_page(report: Report) -> str:
-    return "\n\n".join(f"{turn['role']}: {turn.get('text', '')}".rstrip() for turn in report["session"]["turns"])
+    session = report["session"]
+    turns = [f"{turn['role']}: {turn.get('text', '')}".rstrip() for turn in session["turns"]]
+    return "\n\n".join([*turns, *map(gist_part, session.get("gists", ()))])
+
+
+def gist_part(gist: Report) -> str:
+    """Below all that was said: prompts have it in the place of the first turns."""
+    turns = f"turn {gist['first']}" if gist["first"] == gist["last"] else f"turns {gist['first']} to {gist['last']}"
+    return f"prompts have {turns} in short: {gist['text']}"
 
 
 def markdown(report: Report) -> str:

@@ -1,86 +1,102 @@
 """A turn within its budget: what does not fit is taken away in the declared order and named, or the turn is refused.
 
     within_reach → compose → fits? done
-    claims → settle → shorten by the verdicts → compose again
+    claims → settle → shorten by the verdicts, with an extract of the turns that fall → compose again
 
-    ├── left out ──┼── the last `depth` exchanges, of `messages` in all ──┼── the question
+    ├── gone: gists ──┼── falls now: an extract ──┼── the last exchanges, `depth` at most ──┼── the question
 
-An exchange is a question with its answers. Nothing is cut silently: `lore.governor.actions` names what was taken.
-Amendments of the codex and files of the user outlive the turn that they came with: they move to the next turn that stays.
+Nothing is cut silently: `actions` names what was taken, `left_out` in one line. Amendments of the codex, verbatim texts and
+files of the user outlive the turn that they came with: they move to the next turn that stays.
 
-The claims of a prompt on its budget, and what each of them is in the turn's context:
-
-    floor                     one claim, never cut: a question never changes the floor
-    Environment, template     instructions, as is Karma
-    State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
-    State, this turn          evidence, lowest rank first; attachments and amendments are pinned
-    Query                     pinned, with what the running turn added since
-
-Tokens are exact: together they are those of the prompt. Knows no engine.
+Nothing here runs a model. Who does may put a gist in the place of the extract: `condensed`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
-from formatters.blocks import FLOOR, BlockKind, Item, Role
-from formatters.context import AmendmentView, AttachmentView, Evidence, StateView, TurnContext, TurnView
-from formatters.template import PromptPart, parts
+from formatters.blocks import Role
+from formatters.context import AmendmentView, AttachmentView, GistView, StateView, TurnContext, TurnView
+from formatters.writers import gist_item
 from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
+from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind, claims_of, exchanges_of, stub_of
 from orchestrator.prompt.composing import Composed, Composer
-from orchestrator.prompt.evidence import TokenCounter, written
+from orchestrator.prompt.evidence import TokenCounter
+from orchestrator.prompt.filler import calls_of, lean, result_stub
+from orchestrator.prompt.gist import exchanges, extracts
 
 TRIES = 3  # a shorter context is also written a little differently: the sum is checked on what is really sent
 NAMED_ONE_BY_ONE = 8  # things of one kind; more are named together
-STUB = "(left out to save room; search for it again)"
+MOST_GISTS = 8  # in one prompt, the last ones
+TOKEN_CHARS = 4  # of turns that were not counted, about
 
 _HasArtifacts = TypeVar("_HasArtifacts", TurnView, StateView)
-
-
-class SourceKind(Enum):
-    """What a claim is in the context, in words for several."""
-
-    FIXED = "parts"  # nothing that could be taken away
-    EXCHANGE = "turns"  # questions that are over, with their answers
-    EARLIER_EVIDENCE = "passages of earlier turns"
-    RESULT = "tool results of earlier turns"
-    EVIDENCE = "passages"  # fetched for this question
-
-
-@dataclass(frozen=True)
-class ClaimSource:
-    """`turn`: number of the message in State; `at`: of the exchange or passage; `name`: of what is fixed."""
-
-    kind: SourceKind = SourceKind.FIXED
-    turn: int = 0
-    at: int = 0
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class SourcedClaim:
-    claim: Claim
-    source: ClaimSource
-
-
 _Loss = tuple[SourcedClaim, Verdict]
 
 
 @dataclass(frozen=True, eq=False)
+class Fallen:
+    """Turns that fell out of this prompt, alone, as the last prompt held them; what their gist may take in tokens and
+    characters; and the tokens that they had, as far as they were counted."""
+
+    state: StateView
+    tokens: int
+    characters: int
+    had: int
+
+    @property
+    def first(self) -> int:
+        return self.state.gone + 1
+
+    @property
+    def last(self) -> int:
+        return self.state.gone + max(exchanges_of(self.state)) + 1
+
+
+@dataclass(frozen=True, eq=False)
 class Governed:
-    """What goes to the engine. `actions`: what was taken away, in sentences."""
+    """What goes to the engine. `earlier`: turns that were gone before; `cut`: what was taken away now, in sentences, and
+    `lost`: how much of each kind; `fallen`: the turns that the last gist stands for, where it is new, and its tokens."""
 
     turn: TurnContext
     composed: Composed
-    actions: tuple[str, ...] = ()
+    earlier: int = 0
+    cut: tuple[str, ...] = ()
+    lost: Counter[SourceKind] = field(default_factory=Counter)
+    fallen: Fallen | None = None
+    gist_tokens: int = 0
+    by_model: str = ""  # what a gist cost, where a model wrote it
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """All that the prompt lacks, in sentences."""
+        return (*_earlier_reported(self), *_gist_reported(self), *self.cut)
+
+    def left_out(self, *, in_session: bool) -> str:
+        """The same in one line; '' where nothing is missing."""
+        state = self.turn.state
+        notes = ["condensed"] * bool(state.gists) + ["kept in the session"] * in_session
+        turns = _counted(state.gone, "turn") + (f" ({', '.join(notes)})" if notes else "")
+        others = [_counted(self.lost[kind], word) for kind, word in _IN_LINE.items() if self.lost[kind]]
+        parts = [turns, *others] if state.gone else others
+        return f"left out: {', '.join(parts)}; lore plan shows which" if parts else ""
 
 
-def within_reach(turn: TurnContext, limits: PromptLimits) -> tuple[TurnContext, int]:
-    """The context with the last exchanges that `limits` may hold, as far as that is known before anything is tokenised, and
-    how many older ones were left out. Raises OverBudget where what is never cut has more characters than are allowed.
+_IN_LINE = {
+    SourceKind.EVIDENCE: "passage",
+    SourceKind.EARLIER_EVIDENCE: "passage of earlier turns",
+    SourceKind.RESULT: "tool result",
+    SourceKind.FILLER: "token of filler",
+    SourceKind.GIST: "gist",
+}
+
+
+def within_reach(turn: TurnContext, limits: PromptLimits) -> TurnContext:
+    """The context with the last exchanges that `limits` may hold, as far as that is known before anything is tokenised.
+    Raises OverBudget where what is never cut has more characters than are allowed.
 
     Each message takes a token at least, of its words or of the template around them, and all characters that were said; a
     tool's result may become a stub. What is beyond is cut or refused here, before megabytes that no model reads are written
@@ -104,10 +120,7 @@ def within_reach(turn: TurnContext, limits: PromptLimits) -> tuple[TurnContext, 
         if min(tokens_left, characters_left) < 0:
             break
         kept += 1
-    gone = len(messages) - kept
-    if not gone:
-        return turn, 0
-    return turn.model_copy(update={"state": _shorter_state(turn.state, range(gone))}), gone
+    return turn.model_copy(update={"state": without_turns(turn.state, len(messages) - kept)})
 
 
 async def governed(
@@ -116,30 +129,47 @@ async def governed(
     tokens: TokenCounter,
     limits: PromptLimits,
     composed: Composed,
-    gone: int = 0,
+    before: StateView | None = None,
     think: bool = True,
 ) -> Governed:
-    """The turn cut to `limits`. `composed`: the turn as it is; `gone`: turns that were left out before that.
+    """The turn cut to `limits`. `composed`: the turn as it is; `before`: its state with the turns that were out of reach.
 
     Raises OverBudget; then nothing has been lost.
     """
-    if _fits(turn, composed, limits):
-        return Governed(turn, composed, _gone_reported(gone))
-    claims = await claims_of(turn, composed, tokens, gone)
+    before = turn.state if before is None else before
+    if _fits(turn, composed, limits) and not (limits.gist and turn.state.gone > before.gone):
+        return Governed(turn, composed, before.gone, _unreached_reported(before, turn.state))
+    claims = await claims_of(turn, composed, tokens)
     allowed = limits
     for _ in range(TRIES):
-        settlement = settle([one.claim for one in claims], allowed)
+        settlement = settle([one.claim for one in claims], allowed, _unreached(before, turn.state))
         if settlement.refusal is not None:
             raise OverBudget(settlement.refusal.sentence, settlement.refusal.hint)
-        shorter = shortened(turn, claims, settlement)
-        composed = await composer.compose(shorter, think)
-        if _fits(shorter, composed, limits):
-            return Governed(shorter, composed, (*_gone_reported(gone), *losses_reported(claims, settlement, gone)))
-        allowed = replace(allowed, tokens=allowed.tokens - max(0, composed.assembled.tokens - limits.tokens))
+        within = await _cut(turn, claims, settlement, before, tokens, partial(composer.compose, think=think))
+        needed = within.composed.assembled.tokens
+        if _fits(within.turn, within.composed, limits):
+            return within
+        allowed = replace(allowed, tokens=allowed.tokens - max(0, needed - limits.tokens))
     raise OverBudget(
-        f"the prompt needs {composed.assembled.tokens:,} tokens and {limits.tokens:,} can be held",
+        f"the prompt needs {needed:,} tokens and {limits.tokens:,} can be held",
         "shorten the question, or start a new session",
     )
+
+
+async def condensed(
+    within: Governed, text: str, composer: Composer, tokens: TokenCounter, limits: PromptLimits, think: bool = True
+) -> Governed | None:
+    """The same with this gist in the place of the extract; None where it is too long."""
+    assert within.fallen is not None
+    gist = GistView(first=within.fallen.first, last=within.fallen.last, text=text)
+    count = await _taken(gist, within.fallen, tokens)
+    if count is None:
+        return None
+    gists = tuple(one for one in within.turn.state.gists if one.first != gist.first)
+    turn = _with_gists(within.turn, (*gists, gist))
+    composed = await composer.compose(turn, think)
+    made = replace(within, turn=turn, composed=composed, gist_tokens=count)
+    return made if _fits(turn, composed, limits) else None
 
 
 def _fits(turn: TurnContext, composed: Composed, limits: PromptLimits) -> bool:
@@ -149,131 +179,68 @@ def _fits(turn: TurnContext, composed: Composed, limits: PromptLimits) -> bool:
     return composed.assembled.tokens <= limits.tokens
 
 
-# -- the claims
+# -- the turns that fall, and what stands in their place
 
 
-async def claims_of(turn: TurnContext, composed: Composed, tokens: TokenCounter, gone: int = 0) -> list[SourcedClaim]:
-    """All claims of a composed prompt, in the order of the prompt. `gone`: turns left out already, named no more."""
-    rest = [part for part in _parts(composed) if part.block not in FLOOR]
-    counts = await tokens.count([part.text for part in rest if part.item])
-    stubs = await _stub_counts(turn.state, tokens)
-    sorter = _Sorter(turn.state, stubs, gone)
-    for part, count in zip([part for part in rest if part.item], counts, strict=True):
-        sorter.take(part, count)
-    literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
-    template = _fixed("chat template", literals, sum(len(part.text) for part in rest if not part.item))
-    return [_floor(composed), template, *sorter.claims()]
+def _unreached(before: StateView, state: StateView) -> list[Claim]:
+    """Turns that were out of reach, of which only the characters are known."""
+    gone = state.gone - before.gone
+    sizes = [len(one.text) for one, at in zip(before.turns, exchanges_of(before), strict=True) if at < gone]
+    return [Claim(str(at), ClaimKind.TURN, size // TOKEN_CHARS + 1, size) for at, size in enumerate(sizes)]
 
 
-def exchanges_of(state: StateView) -> list[int]:
-    """The exchange that each message belongs to: a new one begins with each question."""
-    numbers, number = [], -1
-    for turn in state.turns:
-        number += turn.role is Role.USER or number < 0
-        numbers.append(number)
-    return numbers
+async def _cut(
+    turn: TurnContext,
+    claims: Sequence[SourcedClaim],
+    settlement: Settlement,
+    before: StateView,
+    tokens: TokenCounter,
+    compose: Callable[[TurnContext], Awaitable[Composed]],
+) -> Governed:
+    """What the verdicts leave, with the first extract that fits in the place of what fell."""
+    losses = [(one, verdict) for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict)]
+    shorter = shortened(turn, claims, settlement)
+    fallen = _fallen(before, shorter.state, settlement, losses)
+    gist, count = await _extract(fallen, tokens) if fallen is not None else (None, 0)
+    if gist is None:
+        cut = (*_unreached_reported(before, turn.state), *_reported(losses))
+        return Governed(shorter, await compose(shorter), before.gone, cut, _counts(losses))
+    others = [loss for loss in losses if loss[0].source.kind is not SourceKind.EXCHANGE]
+    shorter = _with_gists(shorter, (*shorter.state.gists, gist))
+    return Governed(shorter, await compose(shorter), before.gone, _reported(others), _counts(losses), fallen, count)
 
 
-def stub_of(one: Evidence) -> Evidence:
-    """The passage as path and lines alone."""
-    return one.model_copy(update={"text": STUB})
+def _fallen(before: StateView, state: StateView, settlement: Settlement, losses: Sequence[_Loss]) -> Fallen | None:
+    """Without room for a gist none is made."""
+    gone = state.gone - before.gone
+    turns = tuple(one for one, at in zip(before.turns, exchanges_of(before), strict=True) if at < gone)
+    if not (turns and settlement.gist_tokens):
+        return None
+    had = sum(one.claim.tokens for one, _ in losses if one.source.kind is SourceKind.EXCHANGE)
+    alone = StateView(turns=turns, gone=before.gone, gists=before.gists)
+    return Fallen(alone, settlement.gist_tokens, settlement.gist_characters, had)
 
 
-def result_stub(text: str) -> str:
-    """A tool's result as its first line, shortened."""
-    return f"{text.partition(chr(10))[0][:80]} {STUB}"
+async def _extract(fallen: Fallen, tokens: TokenCounter) -> tuple[GistView | None, int]:
+    for text in extracts(exchanges(fallen.state.turns), fallen.first):
+        gist = GistView(first=fallen.first, last=fallen.last, text=text)
+        count = await _taken(gist, fallen, tokens)
+        if count is not None:
+            return gist, count
+    return None, 0
 
 
-class _Sorter:
-    """Sums up items by the claim that they belong to."""
-
-    def __init__(self, state: StateView, stubs: dict[str, int], gone: int) -> None:
-        self._state = state
-        self._first = gone + 1  # the number of the first turn that is left, as sentences name it
-        self._stubs = stubs
-        self._exchanges = exchanges_of(state)
-        self._found: dict[ClaimSource, list[tuple[Item, int]]] = {}
-
-    def take(self, part: PromptPart, count: int) -> None:
-        assert part.item is not None
-        source = self._source_of(part.block, part.item)
-        self._found.setdefault(source, []).append((part.item, count))
-
-    def claims(self) -> list[SourcedClaim]:
-        return [SourcedClaim(self._claim(source, items), source) for source, items in self._found.items()]
-
-    def _source_of(self, block: BlockKind, item: Item) -> ClaimSource:
-        if block is not BlockKind.STATE or item.pinned or item.node == "codex":
-            return ClaimSource(turn=item.turn, name=item.source or block.value)
-        if item.turn == len(self._state.turns):
-            return self._fetched(item, self._state.evidence, SourceKind.EVIDENCE)
-        if item.role is Role.TOOL:
-            return ClaimSource(SourceKind.RESULT, item.turn)
-        if item.role is None and item.node == "evidence":
-            return self._fetched(item, self._state.turns[item.turn].evidence, SourceKind.EARLIER_EVIDENCE)
-        return self._exchange(item.turn)
-
-    def _fetched(self, item: Item, evidence: Sequence[Evidence], kind: SourceKind) -> ClaimSource:
-        """A passage by its rank; the line that introduces passages goes with its turn."""
-        for rank, one in enumerate(evidence):
-            if item.source == _where(one):
-                return ClaimSource(kind, item.turn, rank)
-        return (
-            self._exchange(item.turn)
-            if kind is SourceKind.EARLIER_EVIDENCE
-            else ClaimSource(turn=item.turn, name=item.source)
-        )
-
-    def _exchange(self, turn: int) -> ClaimSource:
-        return ClaimSource(SourceKind.EXCHANGE, at=self._exchanges[turn])
-
-    def _claim(self, source: ClaimSource, items: list[tuple[Item, int]]) -> Claim:
-        tokens, characters = sum(count for _, count in items), sum(len(item.text) for item, _ in items)
-        exchange = self._exchanges[source.turn] if source.turn < len(self._exchanges) else None
-        if source.kind is SourceKind.EXCHANGE:
-            return Claim(
-                f"turn {source.at + self._first}", ClaimKind.TURN, tokens, characters, weight=source.at, turn=source.at
-            )
-        if source.kind is SourceKind.EVIDENCE:
-            return Claim(items[0][0].source, ClaimKind.EVIDENCE, tokens, characters, weight=-source.at)
-        if source.kind in (SourceKind.EARLIER_EVIDENCE, SourceKind.RESULT):
-            name = items[0][0].source if source.kind is SourceKind.EARLIER_EVIDENCE else "tool result"
-            stub = min(tokens, self._stubs[items[0][0].text])
-            return Claim(
-                f"{name} of turn {(exchange or 0) + self._first}",
-                ClaimKind.SUPERSEDED,
-                tokens,
-                characters,
-                stub=stub,
-                turn=exchange,
-            )
-        return _fixed(source.name, tokens, characters).claim
+async def _taken(gist: GistView, fallen: Fallen, tokens: TokenCounter) -> int | None:
+    """Tokens of the gist as it is written; None for more than it may have."""
+    written = gist_item(gist).text
+    if len(written) > fallen.characters:
+        return None
+    (count,) = await tokens.count([written])
+    return count if count <= fallen.tokens else None
 
 
-def _floor(composed: Composed) -> SourcedClaim:
-    characters = sum(len(part.text) for part in _parts(composed) if part.block in FLOOR)
-    claim = Claim("identity and codex", ClaimKind.FLOOR, composed.assembled.floor.tokens, characters)
-    return SourcedClaim(claim, ClaimSource(name="floor"))
-
-
-def _fixed(name: str, tokens: int, characters: int) -> SourcedClaim:
-    kind = ClaimKind.QUERY if name == "user" else ClaimKind.INSTRUCTION
-    return SourcedClaim(Claim(name, kind, tokens, characters if tokens else 0), ClaimSource(name=name))
-
-
-async def _stub_counts(state: StateView, tokens: TokenCounter) -> dict[str, int]:
-    """Tokens of the stub for each text that has one, by the text it stands for."""
-    stubs = {written(one): written(stub_of(one)) for turn in state.turns for one in turn.evidence}
-    stubs |= {turn.text: result_stub(turn.text) for turn in state.turns if turn.role is Role.TOOL}
-    return dict(zip(stubs, await tokens.count(list(stubs.values())), strict=True))
-
-
-def _parts(composed: Composed) -> list[PromptPart]:
-    return list(parts(composed.layout, composed.prompt))
-
-
-def _where(one: Evidence) -> str:
-    return f"{one.path}:{one.start}-{one.end}"
+def _with_gists(turn: TurnContext, gists: tuple[GistView, ...]) -> TurnContext:
+    return turn.model_copy(update={"state": turn.state.model_copy(update={"gists": gists[-MOST_GISTS:]})})
 
 
 # -- the shorter context
@@ -281,36 +248,52 @@ def _where(one: Evidence) -> str:
 
 def shortened(turn: TurnContext, claims: Iterable[SourcedClaim], settlement: Settlement) -> TurnContext:
     """The context without what the verdicts took."""
-    cut = [one.source for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict)]
-    gone = {source.at for source in cut if source.kind is SourceKind.EXCHANGE}
-    stubbed = {(source.turn, source.at) for source in cut if source.kind is SourceKind.EARLIER_EVIDENCE}
-    results = {source.turn for source in cut if source.kind is SourceKind.RESULT}
-    left_out = {source.at for source in cut if source.kind is SourceKind.EVIDENCE}
-    return turn.model_copy(update={"state": _shorter_state(turn.state, gone, stubbed, results, left_out)})
+    cut = frozenset(one.source for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict))
+    return turn.model_copy(update={"state": _shorter_state(turn.state, cut)})
 
 
 def _lost(verdict: Verdict) -> bool:
     return verdict.action is not Action.KEEP
 
 
-def _shorter_state(
-    state: StateView,
-    gone: Collection[int],
-    stubbed: Set[tuple[int, int]] = frozenset(),
-    results: Set[int] = frozenset(),
-    left_out: Set[int] = frozenset(),
-) -> StateView:
+def without_turns(state: StateView, turns: int) -> StateView:
+    """The state without its first `turns` exchanges; what outlives them stays."""
+    cut = {ClaimSource(SourceKind.EXCHANGE, at=at) for at in range(turns)}
+    return _shorter_state(state, cut) if cut else state
+
+
+def in_short(state: StateView, gists: Sequence[GistView]) -> StateView:
+    """A whole conversation as prompts have it: with these gists in the place of the turns that they stand for."""
+    if not gists:
+        return state
+    return without_turns(state, gists[-1].last).model_copy(update={"gists": tuple(gists[-MOST_GISTS:])})
+
+
+def _shorter_state(state: StateView, cut: Set[ClaimSource]) -> StateView:
     kept: list[TurnView] = []
-    carried = _Carried()
+    carried, calls, exchange = _Carried(), calls_of(state.turns), -1
+    leaner = lean(state) if any(source.kind is SourceKind.FILLER for source in cut) else state
     for number, (turn, exchange) in enumerate(zip(state.turns, exchanges_of(state), strict=True)):
-        if exchange in gone:
-            carried.take(turn)
+        thin = leaner.turns[number] if ClaimSource(SourceKind.FILLER, at=exchange) in cut else turn
+        if ClaimSource(SourceKind.EXCHANGE, at=exchange) in cut:
+            carried.take(thin)
             continue
-        evidence = tuple(stub_of(one) if (number, rank) in stubbed else one for rank, one in enumerate(turn.evidence))
-        text = result_stub(turn.text) if number in results else turn.text
-        kept.append(carried.into(turn.model_copy(update={"evidence": evidence, "text": text})))
-    evidence = tuple(one for rank, one in enumerate(state.evidence) if rank not in left_out)
-    return carried.into(state.model_copy(update={"turns": tuple(kept), "evidence": evidence}))
+        text = result_stub(calls[number], turn.text) if ClaimSource(SourceKind.RESULT, number) in cut else thin.text
+        evidence = tuple(
+            stub_of(one) if ClaimSource(SourceKind.EARLIER_EVIDENCE, number, rank) in cut else one
+            for rank, one in enumerate(turn.evidence)
+        )
+        kept.append(carried.into(thin.model_copy(update={"evidence": evidence, "text": text})))
+    last = leaner if ClaimSource(SourceKind.FILLER, at=exchange + 1) in cut else state
+    evidence = tuple(
+        one
+        for rank, one in enumerate(state.evidence)
+        if ClaimSource(SourceKind.EVIDENCE, len(state.turns), rank) not in cut
+    )
+    gists = tuple(one for one in state.gists if ClaimSource(SourceKind.GIST, at=one.first) not in cut)
+    gone = state.gone + sum(source.kind is SourceKind.EXCHANGE for source in cut)
+    update = {"turns": tuple(kept), "evidence": evidence, "gists": gists, "gone": gone}
+    return carried.into(last.model_copy(update=update))
 
 
 class _Carried:
@@ -335,32 +318,57 @@ class _Carried:
 # -- what was taken away, in sentences: few ones, however much it was
 
 
-def _gone_reported(turns: int) -> tuple[str, ...]:
-    """The oldest turns, which were never counted."""
-    return (f"{_turns(1, turns)} left out (older than what a prompt may hold)",) if turns else ()
+def _earlier_reported(within: Governed) -> tuple[str, ...]:
+    how = "condensed" if within.turn.state.gists else "left out"
+    return (f"{_turns(1, within.earlier)} {how} before",) if within.earlier else ()
 
 
-def losses_reported(claims: Iterable[SourcedClaim], settlement: Settlement, gone: int = 0) -> tuple[str, ...]:
-    """What each claim lost: turns together, and what is many of its kind. `gone`: turns before the first of these."""
+def _gist_reported(within: Governed) -> tuple[str, ...]:
+    if within.fallen is None:
+        return ()
+    what, saved = "a gist" if within.by_model else "an extract", within.fallen.had - within.gist_tokens
+    told = f"{_turns(within.fallen.first, within.fallen.last)} condensed into {what} of {within.gist_tokens:,} tokens"
+    told += f", {saved:,} saved" if saved > 0 else ""
+    return (f"{told}; {within.by_model}" if within.by_model else told,)
+
+
+def _unreached_reported(before: StateView, state: StateView) -> tuple[str, ...]:
+    """Turns that were never counted."""
+    if state.gone == before.gone:
+        return ()
+    return (f"{_turns(before.gone + 1, state.gone)} left out (older than what a prompt may hold)",)
+
+
+def _counts(losses: Iterable[_Loss]) -> Counter[SourceKind]:
+    """How many of each kind; of filler its tokens."""
+    counts = Counter[SourceKind]()
+    for one, _ in losses:
+        counts[one.source.kind] += one.claim.tokens if one.source.kind is SourceKind.FILLER else 1
+    return counts
+
+
+def _reported(losses: Iterable[_Loss]) -> tuple[str, ...]:
+    """What each claim lost: turns together, and what is many of its kind."""
     alike: dict[tuple[SourceKind, Action, str], list[_Loss]] = {}
-    for one, verdict in zip(claims, settlement.verdicts, strict=True):
-        if _lost(verdict):
-            alike.setdefault((one.source.kind, verdict.action, verdict.reason), []).append((one, verdict))
-    return tuple(sentence for losses in alike.values() for sentence in _sentences(losses, gone))
+    for one, verdict in losses:
+        alike.setdefault((one.source.kind, verdict.action, verdict.reason), []).append((one, verdict))
+    return tuple(sentence for some in alike.values() for sentence in _sentences(some))
 
 
-def _sentences(losses: Sequence[_Loss], gone: int) -> Iterator[str]:
+def _sentences(losses: Sequence[_Loss]) -> Iterator[str]:
     kind = losses[0][0].source.kind
-    if len(losses) > (1 if kind is SourceKind.EXCHANGE else NAMED_ONE_BY_ONE):
-        yield _sentence(_together(kind, losses, gone), losses)
+    if kind is SourceKind.FILLER:
+        yield _sentence(kind.value, losses)
+    elif len(losses) > (1 if kind is SourceKind.EXCHANGE else NAMED_ONE_BY_ONE):
+        yield _sentence(_together(kind, losses), losses)
     else:
         yield from (_sentence(one.claim.id, [(one, verdict)]) for one, verdict in losses)
 
 
-def _together(kind: SourceKind, losses: Sequence[_Loss], gone: int) -> str:
-    first, last = losses[0][0].source.at + 1, losses[-1][0].source.at + 1
-    if kind is SourceKind.EXCHANGE and last - first + 1 == len(losses):
-        return _turns(gone + first, gone + last)
+def _together(kind: SourceKind, losses: Sequence[_Loss]) -> str:
+    first, last = losses[0][0].claim.id, losses[-1][0].claim.id
+    if kind is SourceKind.EXCHANGE:
+        return f"turns {first.partition(' ')[2]} to {last.partition(' ')[2]}"
     return f"{len(losses):,} {kind.value}"
 
 
@@ -375,3 +383,8 @@ def _sentence(name: str, losses: Sequence[_Loss]) -> str:
 
 def _turns(first: int, last: int) -> str:
     return f"turn {first:,}" if first == last else f"turns {first:,} to {last:,}"
+
+
+def _counted(number: int, word: str) -> str:
+    head, _, tail = word.partition(" ")
+    return f"{number:,} {head if number == 1 else head + 's'}{' ' + tail if tail else ''}"

@@ -31,7 +31,12 @@ FLOORS_KEPT = 16  # more only costs joining ids again
 TEXTS_AT_ONCE = 256  # in one call to the encoder: while a floor is tokenised, other calls get their turn between
 REST = ORDER[len(FLOOR) :]
 TEMPLATE = "template"
-_ATTACHED = ("codex", "attachments")  # nodes of what comes before a question and is the same for the next one about it
+_ATTACHED = (
+    "codex",
+    "gist",
+    "verbatim",
+    "attachments",
+)  # nodes of what comes before a question and is the same for the next one about it
 
 Layout = Sequence[Piece]  # as formatters.template.ChatTemplate.layout cuts it
 _Difference = tuple[BlockKind, str, str]  # the block, the item, and why

@@ -297,6 +297,22 @@ class GovernorTable(Slice):
         description="most earlier questions of a conversation that a prompt holds; 0 or none: as many as fit",
     )
 
+    characters: int = Field(
+        0, ge=0, le=2**31, description="most characters of a prompt; 0: 16 for each token of the window"
+    )
+    gist: Tokens = Field(
+        ClaimSettings.gist,
+        ge=0,
+        le=4_096,
+        description="most that stands for older turns that no longer fit a prompt, and less in a small window; 0: nothing",
+    )
+    gist_time: Seconds = Field(
+        ClaimSettings.gist_s,
+        ge=0,
+        le=600,
+        description="how long the model may take to write it; then, or with 0, it is an extract",
+    )
+
     @field_validator("depth", mode="before")
     @classmethod
     def as_many_as_fit(cls, value: object) -> object:
@@ -409,7 +425,12 @@ class Settings(Slice):
                 disk_share=kept.checkpoint_disk_share,
             ),
             pressure=PressureSettings(worse_s=given.worse_after, better_s=given.better_after),
-            claims=ClaimSettings(depth=given.depth or None),
+            claims=ClaimSettings(
+                depth=given.depth or None,
+                characters=given.characters or None,
+                gist=given.gist,
+                gist_s=given.gist_time,
+            ),
             sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
         )
 

@@ -91,6 +91,7 @@ class GovernorState(ReplyShape):
     kv_bytes: int = Field(description="of KV that the prompt takes")
     budget_tokens: int = Field(description="prompt and answer may have together")
     actions: tuple[str, ...] = Field((), description="what was left out or shortened to fit, and what was not seen")
+    left_out: str = Field("", description="what was left out or shortened, in one line; empty: nothing")
 
 
 class Timings(ReplyShape):

@@ -140,10 +140,19 @@ class SessionTurn(SparseReply):
     evidence: str = Field("", description="passages that were sent with a question, as JSON")
 
 
+class SessionGist(ReplyShape):
+    """What stands in prompts for questions that no longer fit, with their answers."""
+
+    first: int = Field(description="the first of them, from 1")
+    last: int = Field(description="the last")
+    text: str = Field(description="what they were about, in short")
+
+
 class SessionExport(SessionHead):
     """A conversation with its turns."""
 
-    turns: tuple[SessionTurn, ...] = Field(description="in their order")
+    turns: tuple[SessionTurn, ...] = Field(description="in their order, all of them")
+    gists: tuple[SessionGist, ...] = Field((), description="in their order")
 
 
 class SessionReply(ReplyShape):

@@ -95,7 +95,10 @@ class LoreOptions(StrictRequest):
     continue_last: bool = Field(False, alias="continue", description="go on with your last conversation on this codex")
     identity: Plain | None = Field(None, description="the identity by name")
     strategy: str | None = Field(None, description="CAG, HYBRID, RAG, RAG+GRAPH or NONE; left out: decided, and why")
-    verbatim: bool = Field(False, description="not used yet; an answer says so in `notices`")
+    verbatim: tuple[Text, ...] = Field(
+        (),
+        description="texts that the model shall have to the letter in this question and all later ones of the session",
+    )
     frame: str | None = Field(
         None, description="what the question is about, where the client knows: it decides the task"
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.ctc import NEVER_CUT, SACRIFICES, Action, Claim, ClaimKind, PromptLimits, Verdict, settle
+from governor.ctc import GIST_SHARE, NEVER_CUT, SACRIFICES, Action, Claim, ClaimKind, PromptLimits, Verdict, settle
 
 
 @st.composite
@@ -28,15 +28,15 @@ def claim_lists(draw: st.DrawFn) -> list[Claim]:
     return claims
 
 
-limits = st.builds(PromptLimits, st.integers(0, 4_000), st.integers(0, 20_000), st.integers(1, 8))
+limits = st.builds(PromptLimits, st.integers(0, 4_000), st.integers(0, 20_000), st.integers(1, 8), st.integers(0, 300))
 
 
 @given(claim_lists(), limits)
 def test_what_is_granted_fits_or_the_prompt_is_refused_whole(claims: list[Claim], limits: PromptLimits) -> None:
     settled = settle(claims, limits)
     if settled.refusal is None:
-        assert sum(verdict.tokens for verdict in settled.verdicts) <= limits.tokens
-        assert sum(verdict.characters for verdict in settled.verdicts) <= limits.characters
+        assert sum(verdict.tokens for verdict in settled.verdicts) + settled.gist_tokens <= limits.tokens
+        assert sum(verdict.characters for verdict in settled.verdicts) + settled.gist_characters <= limits.characters
     else:
         assert all(verdict.action is Action.KEEP for verdict in settled.verdicts)
 
@@ -102,3 +102,32 @@ def test_no_row_is_touched_before_every_row_above_it_is_exhausted(claims: list[C
     for claim, verdict in zip(claims, settled.verdicts, strict=True):
         if claim.kind in above:
             assert verdict.tokens <= (claim.stub if above[claim.kind].stubbed else 0)
+
+
+@given(claim_lists(), limits)
+def test_a_gist_is_short_and_stands_only_where_turns_went(claims: list[Claim], limits: PromptLimits) -> None:
+    settled = settle(claims, limits)
+    went = [
+        claim
+        for claim, verdict in zip(claims, settled.verdicts, strict=True)
+        if claim.kind is ClaimKind.TURN and verdict.action is not Action.KEEP
+    ]
+    assert 0 <= settled.gist_tokens <= min(limits.gist, sum(claim.tokens for claim in went) * GIST_SHARE)
+    assert 0 <= settled.gist_characters <= sum(claim.characters for claim in went) * GIST_SHARE
+
+
+def test_turns_go_until_the_next_ones_need_no_cut_and_evidence_stays_where_it_fits() -> None:
+    turns = [Claim(f"turn {at}", ClaimKind.TURN, 100, 400, weight=at, turn=at) for at in range(10)]
+    claims = [
+        Claim("floor", ClaimKind.FLOOR, 1_000, 4_000),
+        *turns,
+        Claim("a.py", ClaimKind.EVIDENCE, 200, 800),
+    ]
+    settled = settle(claims, PromptLimits(2_199, 100_000, gist=40))
+    kept = [verdict.id for verdict in settled.verdicts if verdict.action is Action.KEEP]
+    assert kept == [
+        "floor",
+        *(f"turn {at}" for at in range(4, 10)),
+        "a.py",
+    ]  # 399 tokens free: a gist and 299 for turns
+    assert settled.gist_tokens == 40

@@ -37,8 +37,8 @@ def test_what_was_typed_and_not_saved_is_answered_from_too(house, client):
 
 
 def test_what_is_taken_and_not_used_yet_is_said_so(house, client):
-    answer = ask(client, "zebra", mode="debug", urgency="high", verbatim=True)
-    assert answer.lore["notices"] == [f"lore.{name} is not used yet" for name in ("verbatim", "mode", "urgency")]
+    answer = ask(client, "zebra", mode="debug", urgency="high")
+    assert answer.lore["notices"] == [f"lore.{name} is not used yet" for name in ("mode", "urgency")]
 
 
 def test_in_a_folder_that_is_loaded_twice_answer_and_search_tell_which_codex_was_chosen(house):

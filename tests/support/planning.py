@@ -71,6 +71,7 @@ class SmallHouse:
     cells: int = 100_000
     cached: int = 0
     hits: tuple[Evidence, ...] = ()
+    seconds: float = 20.0  # that the model may take for a gist
     queries: list[str] = field(default_factory=list)
     encoder: WordEncoder = field(default_factory=WordEncoder)
     identity: ServingIdentity = field(
@@ -141,7 +142,7 @@ class SmallHouse:
             Conversations(self.sessions),
             me,
             me,
-            ClaimSettings(),
+            ClaimSettings(gist_s=self.seconds),
             DEFAULT_STRATEGY,
             fresh,
             True,

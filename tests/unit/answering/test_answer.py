@@ -10,13 +10,14 @@ import pytest
 from support.planning import SmallHouse, asking
 from support.small_disk import small_disk
 
-from formatters.context import TurnContext
+from formatters.context import StateView, TurnContext
 from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, saved, waiting_of
-from orchestrator.answering.conversations import Conversations, SessionStore
+from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.messages import Admitted, PrefillProgress
 from orchestrator.errors import LoreError
+from orchestrator.prompt.budget import Governed
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.answers import Waiting
 
@@ -26,7 +27,8 @@ ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), sessio
 def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
     """As far as saving reads it."""
     missing: dict[str, Any] = {name: cast(Any, None) for name in PreparedQuestion.__dataclass_fields__}
-    given = {"ask": ask, "turn": turn, "actions": (), "unseen": ()}
+    within = Governed(turn, cast(Any, None))
+    given = {"ask": ask, "within": within, "conversation": Conversation(StateView()), "unseen": ()}
     return PreparedQuestion(**{**missing, **given})
 
 

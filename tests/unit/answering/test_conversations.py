@@ -224,9 +224,9 @@ def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
     newer = SessionStore(path)
     assert newer.get(ALICE, "kept").name == "kept"
     newer.close()
-    copy = sqlite3.connect(path.with_name(f"{path.name}.before-2"))
+    copy = sqlite3.connect(path.with_name(f"{path.name}.before-{len(MIGRATIONS) + 1}"))
     assert copy.execute("SELECT name FROM sessions").fetchall() == [("kept",)]
-    assert copy.execute("PRAGMA user_version").fetchone() == (1,)
+    assert copy.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     copy.close()
 
 

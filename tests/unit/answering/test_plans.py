@@ -159,7 +159,8 @@ def test_a_question_of_20_megabytes_is_refused_before_anything_of_it_is_tokenise
 def test_an_earlier_turn_of_20_megabytes_is_left_out_before_it_is_tokenised(house: Any) -> None:
     small = house()
     lore = small.ask(asking("And why?", Message("user", "word " * 4_000_000), Message("assistant", "yes"))).lore
-    assert lore.governor.actions == ("turn 1 left out (older than what a prompt may hold)",)
+    assert lore.governor.actions == ("turn 1 condensed into an extract of 85 tokens",)
+    assert lore.governor.left_out == "left out: 1 turn (condensed); lore plan shows which"
     assert small.encoder.characters < 10_000
 
 

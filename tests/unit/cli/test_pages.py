@@ -69,8 +69,11 @@ def test_the_footer_says_what_a_first_token_waited_for_where_that_took_seconds()
 
 
 def test_what_was_left_out_to_fit_is_said_under_the_answer_and_nothing_twice():
-    told = {"notices": ["demo: not watched"], "governor": {"actions": ["turn 1 left out", "demo: not watched"]}}
-    assert answer_footer({"prompt": {}, **told})[1:] == ["demo: not watched", "turn 1 left out"]
+    line = "left out: 1 turn (kept in the session), 2 passages; lore plan shows which"
+    actions = ["turn 1 left out", "a.py:1-9 left out", "b.py:1-9 left out", "demo: not watched"]
+    told = {"notices": ["demo: not watched"], "governor": {"actions": actions, "left_out": line}}
+    assert answer_footer({"prompt": {}, **told})[1:] == ["demo: not watched", line]
+    assert answer_footer({"prompt": {}, "governor": {"actions": [], "left_out": ""}})[1:] == []
 
 
 def test_an_answer_that_is_cut_says_whether_more_may_be_allowed():

@@ -55,15 +55,15 @@ def test_with_room_only_the_turn_beyond_the_depth_goes() -> None:
     ]
 
 
-ORDER = (("tool", 8), ("turn", 0), ("poor", 0), ("log", 0), ("best", 0))
+ORDER = ({"tool": 8}, {"turn": 0, "tool": 0}, {"poor": 0}, {"log": 0}, {"best": 0})
 
 
 def test_one_token_too_many_costs_exactly_the_next_sacrifice_of_the_declared_order() -> None:
     left = dict(ALL_KEPT)
-    for name, size in ORDER:
+    for sizes_then in ORDER:
         too_many = sum(left.values()) - 1
-        left[name] = size
-        assert sizes(under(too_many)) == left, name
+        left |= sizes_then
+        assert sizes(under(too_many)) == left, sizes_then
 
 
 def test_too_many_characters_are_sacrificed_for_in_the_same_order() -> None:
@@ -72,12 +72,12 @@ def test_too_many_characters_are_sacrificed_for_in_the_same_order() -> None:
 
 
 def test_a_prompt_that_cannot_fit_is_refused_with_numbers_and_nothing_lost() -> None:
-    settled = under(1_200)
+    settled = under(1_199)
     assert settled.refusal is not None
-    assert settled.refusal.sentence == "the prompt needs at least 1,208 tokens and 1,200 can be held"
+    assert settled.refusal.sentence == "the prompt needs at least 1,200 tokens and 1,199 can be held"
     assert settled.refusal.hint.endswith("the largest part that may not be cut is codex with 1,000 tokens")
     assert all(verdict.action is Action.KEEP for verdict in settled.verdicts)
-    assert under(1_208).refusal is None
+    assert under(1_200).refusal is None
 
 
 def test_too_many_characters_to_fit_say_so() -> None:
@@ -87,6 +87,6 @@ def test_too_many_characters_to_fit_say_so() -> None:
 
 
 def test_limits_take_the_tighter_of_window_and_kv_and_many_characters_a_token() -> None:
-    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == PromptLimits(8_000, 160_000, None)
-    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3)) == PromptLimits(5_000, 160_000, 3)
+    assert limits_of(10_000, 2_000, 50_000, ClaimSettings()) == PromptLimits(8_000, 160_000, None, 250)
+    assert limits_of(10_000, 2_000, 5_000, ClaimSettings(depth=3, gist=50)) == PromptLimits(5_000, 160_000, 3, 50)
     assert limits_of(1_000, 2_000, 5_000, ClaimSettings(characters=9)) == PromptLimits(0, 9, None)

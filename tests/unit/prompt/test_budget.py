@@ -20,7 +20,8 @@ from formatters.context import (
 from governor.ctc import ClaimKind, PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.errors import OverBudget
-from orchestrator.prompt.budget import STUB, Governed, claims_of, exchanges_of, governed, within_reach
+from orchestrator.prompt.budget import Governed, governed, within_reach
+from orchestrator.prompt.claims import STUB, claims_of, exchanges_of
 from orchestrator.prompt.composing import Composed, Composer, TokenCache
 
 pytestmark = pytest.mark.anyio
@@ -47,14 +48,14 @@ def tool(text: str) -> TurnView:
 LONG = StateView(
     turns=(
         asked(
-            "first question " * 20,
+            "first question" + " and another" * 20,
             evidence=(passage("old.py"),),
             amendments=(AmendmentView(number=1, path="a.py", text="new"),),
         ),
         answered("first answer"),
         asked("second question", attachments=(AttachmentView(name="log.txt", text="a log\n"),)),
         answered("calling"),
-        tool("a long result\n" * 40),
+        tool("".join(f"line {number} of a long result\n" for number in range(20))),
         answered("second answer"),
         asked("third question"),
         answered("third answer"),
@@ -136,6 +137,64 @@ async def test_results_and_old_evidence_become_stubs_first(
     assert "old.py:1-30" in result.composed.text
 
 
+async def test_filler_goes_before_anything_else_and_only_as_much_as_is_needed(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    log = "connection refused\n" * 50
+    state = StateView(
+        turns=(asked(f"first\n{log}"), answered("so"), asked(f"second\n{log}"), answered("so")),
+        attachments=(AttachmentView(name="log.txt", text=log),),
+        evidence=(passage("best.py"),),
+    )
+    turn = a_turn(log, state=state)
+    whole = (await composer.compose(turn)).assembled.tokens
+    assert (await govern(turn, tokens=whole)).turn is turn
+    for missing, told in ((1, [False, False, True]), (300, [False, True, True])):
+        result = await govern(turn, tokens=whole - missing)
+        texts = [
+            result.turn.state.turns[0].text,
+            result.turn.state.turns[2].text,
+            result.turn.state.attachments[0].text,
+        ]
+        assert ["(the line above 49 times more)" in text for text in texts] == told
+        assert result.turn.query == log
+        (action,) = result.actions
+        assert action.startswith("repeated and empty text left out, ")
+        assert action.endswith(" tokens saved (filler)")
+
+
+async def test_a_stub_says_what_was_called_how_large_it_was_and_how_it_begins(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    called = answered('<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>')
+    result = "\n".join(f"=== a{number}.py:1-9 ===" for number in range(40))
+    turn = a_turn(state=StateView(turns=(asked("where?"), called, tool(result), answered("there"))))
+    whole = (await composer.compose(turn)).assembled.tokens
+    (stub,) = [one.text for one in (await govern(turn, tokens=whole - 1)).turn.state.turns if one.role is Role.TOOL]
+    assert stub == (
+        '[search_archive {"query": "main"}: 40 lines, 749 characters, first line: === a0.py:1-9 ===; '
+        "left out to save room, re-fetchable]"
+    )
+
+
+async def test_of_the_results_of_one_call_the_earlier_one_goes_first(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    def search(word: str, found: str) -> tuple[TurnView, TurnView]:
+        call = f'<tool_call>{{"name": "search", "arguments": {{"query": "{word}"}}}}</tool_call>'
+        return answered(call), tool("".join(f"{found} in line {number}\n" for number in range(30)))
+
+    searches = (*search("x", "one"), *search("y", "two"), *search("x", "three"))
+    turn = a_turn(state=StateView(turns=(asked("where?"), *searches, answered("there"))))
+    whole = (await composer.compose(turn)).assembled.tokens
+    first = await govern(turn, tokens=whole - 1)
+    assert ["re-fetchable" in one.text for one in first.turn.state.turns if one.role is Role.TOOL] == [
+        True,
+        False,
+        False,
+    ]
+
+
 async def test_the_order_is_stubs_then_oldest_turns_then_evidence(
     govern: Callable[..., object], turn: TurnContext, composed: Composed
 ) -> None:
@@ -148,9 +207,9 @@ async def test_the_order_is_stubs_then_oldest_turns_then_evidence(
         fitting = result.composed.assembled.tokens
         reasons.append([action.rpartition("(")[2].rstrip(")") for action in result.actions])
     order = ["superseded tool results", "older turns", "evidence"]
-    last = reasons[-1]
-    assert [reason for reason in order if reason in last] == order
-    assert all(set(few) <= set(more) for few, more in pairwise(reasons))
+    assert list(dict.fromkeys(reason for some in reasons for reason in some)) == order
+    assert reasons[-1] == ["older turns"] * 3 + ["evidence"] * 2  # a turn takes its results and its passages with it
+    assert all(order.index(few[-1]) <= order.index(more[-1]) for few, more in pairwise(reasons))
 
 
 async def test_the_lowest_rank_of_evidence_goes_first(
@@ -177,9 +236,9 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 ) -> None:
     turns = [one for number in range(30) for one in (asked(f"question {number}"), answered(f"answer {number}"))]
     turn = a_turn(state=StateView(turns=tuple(turns)))
-    left, gone = within_reach(turn, PromptLimits(1_000, 10_000))
-    assert (len(left.state.turns), gone) == (60, 0)
-    limits = limits_of(window=100_000, reserved=0, kv_tokens=100_000, settings=ClaimSettings())
+    left = within_reach(turn, PromptLimits(1_000, 10_000))
+    assert (len(left.state.turns), left.state.gone) == (60, 0)
+    limits = limits_of(window=100_000, reserved=0, kv_tokens=100_000, settings=ClaimSettings(gist=0))
     whole = await governed(left, composer, tokens, limits, await composer.compose(left))
     assert (len(whole.turn.state.turns), whole.actions) == (60, ())
     tight = replace(limits, tokens=whole.composed.assembled.tokens - 1)
@@ -191,11 +250,11 @@ async def test_without_a_limit_of_depth_as_many_turns_stand_as_fit(
 async def test_turns_that_were_left_out_before_keep_their_numbers(
     composer: Composer, tokens: TokenCache, turn: TurnContext
 ) -> None:
-    left, gone = within_reach(turn, PromptLimits(1_000, 10_000, depth=2))
+    left = within_reach(turn, PromptLimits(1_000, 10_000, depth=2))
     whole = await composer.compose(left)
-    roomy = await governed(left, composer, tokens, ROOMY, whole, gone)
+    roomy = await governed(left, composer, tokens, ROOMY, whole, turn.state)
     assert roomy.actions == ("turn 1 left out (older than what a prompt may hold)",)
-    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), whole, gone)
+    result = await governed(left, composer, tokens, replace(ROOMY, depth=1), whole, turn.state)
     assert [action.partition(" left out")[0].partition(" shortened")[0] for action in result.actions] == [
         "turn 1",
         "turn 2",
@@ -207,20 +266,22 @@ async def test_turns_that_were_left_out_before_keep_their_numbers(
 def test_only_turns_that_can_stand_in_a_prompt_are_written(
     turn: TurnContext, depth: int, messages: int, gone: int
 ) -> None:
-    left, out = within_reach(turn, PromptLimits(messages, 10_000, depth))
+    left = within_reach(turn, PromptLimits(messages, 10_000, depth))
     kept = [one for one, exchange in zip(LONG.turns, exchanges_of(LONG), strict=True) if exchange >= gone]
-    assert out == gone
+    assert left.state.gone == gone
     assert [one.text for one in left.state.turns] == [one.text for one in kept]
     carried = [one for one in (*left.state.turns, left.state) for one in one.attachments]
     assert [one.name for one in carried] == ["log.txt"]
 
 
 async def test_however_much_went_a_few_sentences_tell_it(govern: Callable[..., object], a_turn: Turns) -> None:
-    calls = [tool(f"result {number}\n" * 60) for number in range(30)]
+    calls = [tool("".join(f"result {number} {line}\n" for line in range(30))) for number in range(30)]
     state = StateView(turns=(asked("first"), *calls, *(asked(f"and {number}?") for number in range(40))))
     turn = a_turn(state=state)
-    turns, results = (await govern(turn, tokens=1_080, depth=1_000)).actions
-    assert results.startswith("30 tool results of earlier turns shortened to ")
+    first = await govern(turn, tokens=1_080, depth=1_000)
+    fitting = first.composed.assembled.tokens
+    turns, results = (await govern(turn, tokens=fitting - 50, depth=1_000)).actions
+    assert results.startswith("30 tool results of earlier turns left out, ")
     assert turns.startswith("turns 1 to ")
 
 
