@@ -10,8 +10,9 @@ Lines are 1-based and inclusive. A symbol begins at its decorators, not at the c
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tree_sitter import Node, QueryCursor, Tree
 
@@ -25,6 +26,8 @@ _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generat
 _LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
 _PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
 _MATCHES_IN_PROGRESS = 4096
+_SIGNS_AT_MOST = 1_000  # of an error node: 5 ms for the square of it; code that a parser does not know has dozens
+_PARTS_AT_MOST = 20_000  # of a tree that is not queried whole: each takes some microseconds
 _WRAPPERS = frozenset(
     {"decorated_definition", "export_statement", "template_declaration", "ambient_declaration", "statement"}
 )
@@ -118,7 +121,7 @@ def _parsed(language: Language, raw: bytes) -> Outline | None:
     references: dict[tuple[str, str, int], None] = {}
     imports: dict[str, None] = {}
     cursor = QueryCursor(query_of(language), match_limit=_MATCHES_IN_PROGRESS)
-    for _, captures in cursor.matches(tree.root_node):
+    for _, captures in chain.from_iterable(map(cursor.matches, _readable(tree.root_node))):
         for capture, nodes in captures.items():
             kind, _, detail = capture.partition(".")
             if kind == "definition" and not _is_private_field(detail, captures, raw):
@@ -152,6 +155,50 @@ def _tree(language: Language, raw: bytes) -> Tree | None:
             return None
         finally:
             pieces.parsed()
+
+
+def _readable(root: Node) -> Iterator[Node]:
+    """The nodes to be queried: the root, or what is named around and between the signs that the parser made nothing of.
+
+    At each sign a query looks for the next named node behind it, which takes the square of a run of signs. No definition
+    begins at one, so nodes that are nothing but that are opened, and what they are in. Most trees have none.
+    """
+    opened = _opened(root)
+    waiting, most = [root], _PARTS_AT_MOST
+    while waiting and most:
+        node = waiting.pop()
+        if node.id in opened:
+            waiting.extend(reversed([child for child in _children(node) if child.is_named]))
+        else:
+            most -= 1
+            yield node
+
+
+def _opened(root: Node) -> set[int]:
+    """The nodes that hold too many such signs, and all that these are in."""
+    opened: set[int] = set()
+    above: dict[int, Node] = {}
+    waiting = [root] if root.has_error else []
+    while waiting:
+        node = waiting.pop()
+        within = [child for child in _children(node) if child.has_error]
+        above.update((child.id, node) for child in within)
+        waiting += within
+        if node.is_error and node.child_count - node.named_child_count > _SIGNS_AT_MOST:
+            outer: Node | None = node
+            while outer is not None and outer.id not in opened:
+                opened.add(outer.id)
+                outer = above.get(outer.id)
+    return opened
+
+
+def _children(node: Node) -> Iterator[Node]:
+    """One at a time: a list of a million would take a hundred megabytes."""
+    cursor = node.walk()
+    more = cursor.goto_first_child()
+    while more and cursor.node is not None:
+        yield cursor.node
+        more = cursor.goto_next_sibling()
 
 
 def _is_private_field(kind: str, captures: dict[str, list[Node]], raw: bytes) -> bool:

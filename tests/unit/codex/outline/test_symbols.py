@@ -246,3 +246,10 @@ def test_what_stands_around_definitions_is_read_in_time(path: str, text: str) ->
 
 def test_what_is_too_large_to_parse_is_plain_text() -> None:
     assert outline(Document("a.py", "x = 1\n" * 400_000, "", 0)).symbols == ()
+
+
+def test_definitions_beside_signs_that_mean_nothing_are_found() -> None:
+    """The parser leaves such signs side by side in one node, which is not queried but around them."""
+    signs = "{[\n" * 2_000
+    assert of("a.ex", f"{signs}def f(x), do: x\n") == [("f", "function", 2_001, 2_001)]
+    assert {name for name, *_ in of("a.ex", f"def f(x), do: x\n{signs}def g(x), do: x\n")} == {"f", "g"}
