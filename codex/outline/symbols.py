@@ -24,6 +24,7 @@ from codex.trees.roles import says_generated
 OUTLINE_VERSION = 2  # raise it when outlines of the same text change: what was cached by digest is made again
 _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generated, and plain text will do
 _LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
+_SIGNS = re.compile(rb"[^\w\x80-\xff]{2000}")  # without a word: no code has it, and a thousand open `*` take a second
 _PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
 _MATCHES_IN_PROGRESS = 4096
 _SIGNS_AT_MOST = 1_000  # of an error node: 5 ms for the square of it; code that a parser does not know has dozens
@@ -104,11 +105,19 @@ class _Definition:
 def _outline(document: Document) -> Outline:
     language = language_of(document.path, document.text)
     raw = document.text.encode("utf-8", errors="replace")
-    if language is not None and len(raw) <= _PARSE_BYTES and max(map(len, raw.split(b"\n"))) <= _LINE_BYTES:
+    if language is not None and _can_be_code(raw):
         parsed = _parsed(language, raw)
         if parsed is not None:
             return parsed
     return Outline(tuple(plain_symbols(document.text)))
+
+
+def _can_be_code(raw: bytes) -> bool:
+    """Whether a parser may read it: at the end of a text it takes the square of the expressions that are unfinished there,
+    and no deadline ends that (docs/decisions/0027)."""
+    if len(raw) > _PARSE_BYTES or max(map(len, raw.split(b"\n"))) > _LINE_BYTES:
+        return False
+    return _SIGNS.search(raw.translate(None, b" \t\r\n\f\v")) is None
 
 
 def _parsed(language: Language, raw: bytes) -> Outline | None:

@@ -226,6 +226,8 @@ def seconds(path: str, text: str) -> float:
         ("a.c", "typedef int (*f)(\n" * 5_000),
         ("a.sql", "CREATE TABLE t (\n" + ",\n".join(f"c{number} INT" for number in range(5_000)) + ");\n"),
         ("a.go", "package p\ntype (\n" + "// a\nA struct{}\n" * 5_000 + ")\n"),
+        ("a.py", "/*\n" * 500_000),
+        ("a.ex", "end\n" * 100_000),
     ],
     ids=[
         "comments",
@@ -236,6 +238,8 @@ def seconds(path: str, text: str) -> float:
         "parentheses",
         "columns",
         "groups",
+        "unfinished signs",
+        "keywords",
     ],
 )
 def test_what_stands_around_definitions_is_read_in_time(path: str, text: str) -> None:
@@ -250,6 +254,6 @@ def test_what_is_too_large_to_parse_is_plain_text() -> None:
 
 def test_definitions_beside_signs_that_mean_nothing_are_found() -> None:
     """The parser leaves such signs side by side in one node, which is not queried but around them."""
-    signs = "{[\n" * 2_000
-    assert of("a.ex", f"{signs}def f(x), do: x\n") == [("f", "function", 2_001, 2_001)]
+    signs = "{[\n" * 900
+    assert of("a.ex", f"{signs}def f(x), do: x\n") == [("f", "function", 901, 901)]
     assert {name for name, *_ in of("a.ex", f"def f(x), do: x\n{signs}def g(x), do: x\n")} == {"f", "g"}
