@@ -36,6 +36,8 @@ from orchestrator.prompt.budget import Governed, condensed, governed, within_rea
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import Coverage, share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
+from orchestrator.prompt.phrases import classify, read_part
+from orchestrator.prompt.prefetch import ContextUse, Prefetch, prefetch_for
 from orchestrator.prompt.situation import (
     SessionCodex,
     choose_codex,
@@ -49,10 +51,8 @@ from orchestrator.prompt.strategy import (
     QuestionFigures,
     Retrieval,
     StrategyParameters,
-    classify,
     coverages_of,
     decide,
-    read_part,
 )
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.requests import ToolFunction
@@ -117,6 +117,7 @@ class PreparedQuestion(AskedQuestion):
 
     within: Governed
     decision: Decision
+    prefetch: Prefetch
     gathered: Gathered
     job: InferenceJob
     unseen: tuple[str, ...]
@@ -181,13 +182,13 @@ class Preparer:
         whole = self._turn(asked)
         turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
-        decision = self._decide(asked, composed)
+        decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
         gathered = await self._evidence(decision, turn, chat_model)
         if gathered.evidence:
             turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
             composed = await chat_model.composer.compose(turn, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
-        return self._prepared(asked, within, decision, gathered)
+        return self._prepared(asked, within, decision, prefetch, gathered)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
         """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
@@ -277,7 +278,7 @@ class Preparer:
 
     def _decide(self, asked: AskedQuestion, composed: Composed) -> Decision:
         question, codex_state, window = read_part(asked.messages.question), asked.codex_state, asked.grant.window
-        task, because = classify(question, asked.ask.frame or "")
+        task, because = classify(question, asked.ask.frame or "", self.strategy.phrases)
         paths = [entry.path for entry in codex_state.generation.entries] if codex_state is not None else []
         return decide(
             codex_state.floor_coverage() if codex_state is not None else None,
@@ -294,6 +295,11 @@ class Preparer:
             sizes=codex_state.sizes if codex_state is not None else None,
             room=self.machine.room(composed.assembled.blocks[0].tokens),
         )
+
+    def _prefetch(self, asked: AskedQuestion, composed: Composed, limits: PromptLimits) -> Prefetch:
+        floor = composed.assembled.floor.tokens
+        use = ContextUse(composed.assembled.tokens - floor, asked.grant.window, limits.tokens - floor)
+        return prefetch_for(asked.messages.question, use, more=self.strategy.phrases)
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
@@ -312,7 +318,7 @@ class Preparer:
     # -- the result
 
     def _prepared(
-        self, asked: AskedQuestion, within: Governed, decision: Decision, gathered: Gathered
+        self, asked: AskedQuestion, within: Governed, decision: Decision, prefetch: Prefetch, gathered: Gathered
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
         unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
@@ -320,6 +326,7 @@ class Preparer:
             **vars(asked),
             within=within,
             decision=decision,
+            prefetch=prefetch,
             gathered=gathered,
             job=self._job(asked, within.composed),
             unseen=unseen,

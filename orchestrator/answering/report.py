@@ -9,6 +9,7 @@ from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Reuse, Tier
 from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Assembled
+from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.service import Ask
 from orchestrator.wire.answers import (
@@ -21,6 +22,7 @@ from orchestrator.wire.answers import (
     PlanReply,
     PlanTimings,
     Predicted,
+    PrefetchReport,
     PromptState,
     RefusalReport,
     RetrievalPlan,
@@ -153,6 +155,7 @@ def plan_report(
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
         ),
+        prefetch=prefetch_report(prepared.prefetch),
         relevance=None,
         refusal=RefusalReport.of(refusal) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
@@ -163,6 +166,20 @@ def plan_report(
         ),
         memory=PlanMemory.of(budget, kv_bytes=budget.kv),
         text=text,
+    )
+
+
+def prefetch_report(prefetch: Prefetch) -> PrefetchReport:
+    use = prefetch.use
+    return PrefetchReport.of(
+        prefetch,
+        mode=prefetch.mode.value,
+        pressure=round(use.pressure, 3),
+        used_tokens=use.used,
+        window=use.window,
+        threshold=use.bound,
+        skipped=not prefetch.wanted,
+        report=prefetch.report(),
     )
 
 

@@ -34,6 +34,7 @@ def plan_page(report: Report) -> str:
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
     first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]  # of the archive, the best first
     parts.append(facts([("passages", first), *(("", place) for place in others)]))
+    parts.append((report.get("prefetch") or {}).get("report", ""))
     actions = (report.get("governor") or {}).get("actions", ())
     parts += [notice for notice in report.get("notices", ()) if notice not in actions]
     return "\n\n".join(filter(None, parts))

@@ -13,35 +13,22 @@
 
 Content is the whole codex's tokens, whatever the coverage of the floor is. A question never changes the floor: where a
 forced strategy needs another one, the decision says which and what it costs. Without a codex there is nothing to decide
-(`NONE`). The task is found by phrases of the question (`phrases.toml`).
+(`NONE`). The task is found by phrases of the question (`phrases`).
 """
 
-import re
-import tomllib
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
-from importlib.resources import files
 
 from governor.settings import size
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
+from orchestrator.prompt.phrases import NO_MORE, MorePhrases, Task
 
 SEARCH_TOOL = "search_archive"
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
 PREFETCH = 4_000
-MOST_READ = 20_000  # characters of a question that are read for what it asks
-
-
-class Task(StrEnum):
-    """What a question asks for; in the order in which they are tried, UNKNOWN when none matches."""
-
-    RAG_CRITICAL = "rag_critical"
-    STUFF_FRIENDLY = "stuff_friendly"
-    HYBRID = "hybrid"
-    UNKNOWN = "unknown"
 
 
 class Retrieval(StrEnum):
@@ -61,7 +48,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True)
 class StrategyParameters:
-    """Sizes in tokens; shares are of what the window has left."""
+    """Sizes in tokens; shares are of what the window has left. `phrases`: the user's own, that tell a task."""
 
     small_content: int = 32_000
     medium_content: int = 128_000
@@ -70,6 +57,7 @@ class StrategyParameters:
     least_budget: int = 4_000
     hybrid_share: float = 0.30
     rag_share: float = 0.70
+    phrases: MorePhrases = NO_MORE
 
 
 @dataclass(frozen=True)
@@ -135,9 +123,6 @@ _SERVING = {
     Strategy.RAG: (Coverage.NONE, Coverage.MAP),
     Strategy.RAG_GRAPH: tuple(Coverage),
 }
-_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "´": "'", "`": "'"})
-_HYPHENS = re.compile(r"[\u2010-\u2013\u2212]")
-_BETWEEN_WORDS = re.compile(r"[\s-]+")
 
 
 def decide(
@@ -303,7 +288,7 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
     return f"{tokens:,} tokens to compute{kv}"
 
 
-# -- what to do, and what the question asks for
+# -- what to do
 
 
 def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigures) -> tuple[str, ...]:
@@ -326,49 +311,3 @@ def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigur
     else:
         steps.append("cite path:line for what is quoted")
     return tuple(steps)
-
-
-def read_part(question: str) -> str:
-    """What is read of a question to learn what it asks: of a long one the beginning and the end, between which a log or a
-    file was pasted. Reading a megabyte takes seconds."""
-    half = MOST_READ // 2
-    return question if len(question) <= MOST_READ else f"{question[:half]}\n{question[-half:]}"
-
-
-def classify(question: str, frame: str = "") -> tuple[Task, str]:
-    """What a question asks for, and the phrase that decided it, as it stands there in small letters. The frame debug is
-    always critical."""
-    if frame == "debug":
-        return Task.RAG_CRITICAL, "frame debug"
-    text = _folded(question)
-    for task in (Task.RAG_CRITICAL, Task.STUFF_FRIENDLY, Task.HYBRID):
-        found = _phrases(task).search(text)
-        if found is not None:
-            return task, found[0]
-    return Task.UNKNOWN, ""
-
-
-@cache
-def _phrases(task: Task) -> re.Pattern[str]:
-    """The task's phrases in one pattern: as whole words, also inside words, and as numbers of their own (988, but not 1988
-    or 988.5)."""
-    table = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))[task]
-    forms = {
-        "whole": r"(?<!\w)(?:{})(?!\w)",
-        "inside": r"(?:{})",
-        "numbers": r"(?<!\w)(?<!\d[.,])(?:{})(?!\w)(?![.,]\d)",
-    }
-    return re.compile(
-        "|".join(form.format(_alternatives(table[kind])) for kind, form in forms.items() if kind in table)
-    )
-
-
-def _alternatives(phrases: Iterable[str]) -> str:
-    """The longest first. Words of a phrase may be apart by blanks or hyphens: 'fact-check' is 'fact check'."""
-    longest = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    return "|".join(r"[\s-]+".join(map(re.escape, _BETWEEN_WORDS.split(_folded(one)))) for one in longest)
-
-
-def _folded(text: str) -> str:
-    """Small letters, one kind of apostrophe, one kind of hyphen: how people type must not decide what they asked."""
-    return _HYPHENS.sub("-", text.translate(_APOSTROPHES)).lower()

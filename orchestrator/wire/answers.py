@@ -188,6 +188,22 @@ class Need(ReplyShape):
     cost: str = Field(description="in words")
 
 
+class PrefetchReport(ReplyShape):
+    """What may be fetched of the memories before the model is asked, by how full the context is."""
+
+    mode: Literal["stuff", "hybrid", "selective", "skip"] = Field(description="the fuller, the later one of these")
+    pressure: float = Field(description="used tokens as a share of the threshold; 0 where the window is unknown")
+    used_tokens: int = Field(description="right of the shared prefix, before anything is fetched")
+    window: int = Field(description="tokens of prompt and answer together")
+    threshold: int = Field(description="tokens that the governor lets the prompt have right of the shared prefix")
+    limit: int = Field(description="most memories")
+    factor: float = Field(description="what the limits of a retrieval plan are multiplied by")
+    min_trust: float = Field(description="least trust of a memory, 0 to 1")
+    skipped: bool = Field(description="nothing is fetched in advance for this question")
+    advice: str = Field(description="in one line")
+    report: str = Field(description="all of this for people")
+
+
 class Predicted(ReplyShape):
     """What asking would cost."""
 
@@ -218,6 +234,7 @@ class PlanReply(QuestionReport):
     relevance: None = Field(None, description="not computed yet")
     intent: Intent = Field(description="what the question was taken for")
     retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
+    prefetch: PrefetchReport | None = Field(None, description="of memories, by how full the context is")
     refusal: RefusalReport | None = Field(
         None, description="why asking would be refused now; none where it would be answered"
     )

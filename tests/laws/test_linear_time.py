@@ -38,8 +38,8 @@ from orchestrator.engine.llama.schema import rust_pattern
 from orchestrator.engine.scheduler.ticket import TextStream
 from orchestrator.errors import LoreError
 from orchestrator.prompt.budget import ClaimSource, SourcedClaim, SourceKind, losses_reported, within_reach
+from orchestrator.prompt.phrases import classify
 from orchestrator.prompt.situation import named_documents
-from orchestrator.prompt.strategy import classify
 from orchestrator.service import Message
 from orchestrator.settings.model import as_limit, in_seconds
 from orchestrator.settings.sources import with_value

@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom, decide_coverage, limit_of, redecide
+from orchestrator.prompt.phrases import Task, classify
 from orchestrator.prompt.strategy import (
     FloorCoverage,
     QuestionFigures,
     Retrieval,
     Strategy,
-    Task,
-    classify,
     decide,
     retrieval_budget,
 )

@@ -89,6 +89,17 @@ def test_an_answer_that_the_window_cannot_hold_says_where_it_ends_and_one_that_i
     assert house().ask(asking(max_tokens=room)).lore.governor.actions == ()
 
 
+def test_a_plan_says_how_many_memories_would_be_fetched_and_why(house: Any) -> None:
+    prefetch = house().plan(asking()).prefetch
+    assert (prefetch.mode, prefetch.limit, prefetch.min_trust, prefetch.skipped) == ("stuff", 15, 0.2, False)
+    assert prefetch.report.startswith("STUFF: ")
+    long = [Message("user", "said " * 600), Message("assistant", "yes")]
+    full = house().plan(asking("Where is main?", *long)).prefetch
+    assert (full.mode, full.limit) == ("hybrid", 5)
+    assert full.pressure == round(full.used_tokens / full.threshold, 3)
+    assert full.threshold < full.window == 4_000
+
+
 def found(number: int, words: int) -> Evidence:
     return Evidence(path=f"f{number}.py", start=1, end=2, text="word " * words + "\n")
 

@@ -6,7 +6,8 @@ from formatters.context import SigilView
 from orchestrator.answering.preparing import other_floor, sigil_of, split
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
-from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, Task, decide
+from orchestrator.prompt.phrases import Task
+from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
 from orchestrator.service import Message, Principal
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)

@@ -6,14 +6,13 @@ import pytest
 
 from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
+from orchestrator.prompt.phrases import MorePhrases, Task, classify
 from orchestrator.prompt.strategy import (
     Decision,
     FloorCoverage,
     QuestionFigures,
     Retrieval,
     Strategy,
-    Task,
-    classify,
     decide,
     strategy_named,
 )
@@ -306,3 +305,11 @@ def test_the_frame_debug_is_critical_whatever_is_asked() -> None:
 
 def test_the_match_is_told() -> None:
     assert classify("Pros  and cons?")[1] == "pros  and cons"
+
+
+def test_a_users_phrases_are_whole_words_of_their_list() -> None:
+    mine = MorePhrases(debug=("panic", "stack-trace"), hybrid=("c++",))
+    assert classify("why PANIC?", more=mine) == (Task.RAG_CRITICAL, "panic")
+    assert classify("a stack  trace", more=mine) == (Task.RAG_CRITICAL, "stack  trace")
+    assert classify("is it c++?", more=mine) == (Task.HYBRID, "c++")
+    assert classify("panicking", more=mine) == classify("panic") == (Task.UNKNOWN, "")

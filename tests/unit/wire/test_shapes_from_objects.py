@@ -18,6 +18,7 @@ from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import PoolState
 from orchestrator.errors import LoreError
+from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.reports.models import Fitting, Placement
 from orchestrator.wire.answers import Lore
@@ -34,6 +35,7 @@ SOURCES: dict[str, object] = {
     "PlanReply": Lore,
     "PlannedMemory": MemoryBudget,
     "PoolReport": PoolState,
+    "PrefetchReport": Prefetch,
     "ProgressEvent": CodexProgress,
     "RefusalReport": LoreError(""),  # its attributes are made with it
     "SearchHit": ChunkHit,
