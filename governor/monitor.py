@@ -62,6 +62,13 @@ class SensorSampler:
         """The newest outlook; None before the first reading."""
         return self._latest
 
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the newest readings were taken; None before the first."""
+        if self._latest is None:
+            return None
+        return self._clock() - self._latest.snapshot.at + self._latest.snapshot.stale_s
+
     def report(self, ours: Ours) -> None:
         """What the engine holds now. A new demand is looked at soon, not at the next tick of an idle clock."""
         if ours != self._ours:
@@ -119,7 +126,8 @@ def _hanging(last: SensorSnapshot, now: float) -> SensorSnapshot:
     before = [fault for fault in last.faults if fault.sensor == "sensors"]
     since, count = (before[0].since, before[0].count + 1) if before else (now, 1)
     others = tuple(fault for fault in last.faults if fault.sensor != "sensors")
-    return replace(last, at=now, faults=(*others, SensorFault("sensors", "a reading does not return", since, count)))
+    fault = SensorFault("sensors", "a reading does not return", since, count)
+    return replace(last, at=now, faults=(*others, fault), stale_s=last.stale_s + now - last.at)
 
 
 def _in_thread(

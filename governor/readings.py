@@ -87,12 +87,14 @@ class SensorFaults:
 
 @dataclass(frozen=True)
 class SensorSnapshot:
-    """All sensors at one moment. No GPU, or none that answers: `gpus` is empty and RAM takes VRAM's place."""
+    """All sensors at one moment. Without a GPU `gpus` is empty and RAM takes VRAM's place. `stale_s`: seconds for which no
+    reading has returned; the values are that much older than `at`."""
 
     at: float
     gpus: tuple[GpuReading, ...]
     host: HostReading
     faults: tuple[SensorFault, ...] = ()
+    stale_s: float = 0.0
 
 
 @dataclass(frozen=True)

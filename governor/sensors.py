@@ -6,18 +6,19 @@ NVML is started once:
 
     not started --init--> started --read--> readings
          ^                   |
-         +--- driver or GPU lost: shut down, start again after `retry_s`
+         +--- driver lost, or a GPU of the first start is missing: shut down, start again after `retry_s`
 
 Which GPUs are visible follows CUDA_VISIBLE_DEVICES, whose text is passed in: indices, or the start of a UUID; the first
 entry that names no GPU ends the list. Indices are NVML's, by PCI bus: CUDA counts alike with CUDA_DEVICE_ORDER=PCI_BUS_ID.
-Not thread-safe: one reader.
+Those of the first start are meant from then on, by their UUIDs: behind a GPU that fell off the bus the others are counted
+anew, but a process keeps what it has on them. Not thread-safe: one reader.
 
 Of the host, psutil reads the kernel's figures of the machine, cgroup files (v2, and v1's limit where v2 is absent) those of
 the container.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,14 +31,14 @@ T = TypeVar("T")
 MILLI = 1000  # NVML counts power in milliwatts
 UNLIMITED_V1 = 1 << 60  # version 1 of cgroups writes "no limit" as the largest page-aligned number
 
-# What makes a driver handle useless: shut down and start again.
-_LOST = (
+# The driver is gone, unloaded or replaced: no handle is of use any more.
+_DRIVER_LOST = (
     pynvml.NVML_ERROR_UNINITIALIZED,
-    pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-    pynvml.NVML_ERROR_RESET_REQUIRED,
 )
+# One GPU is gone: the others answer.
+_GPU_LOST = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 # What a board, a driver or a MIG slice does not have: unknown, and nothing to report.
 _ABSENT = (
     pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -93,51 +94,24 @@ class NvmlSensor:
     def __init__(self, visible: str | None = None, retry_s: float = 30.0) -> None:
         self._visible = visible
         self._retry_s = retry_s
-        self._handles: dict[int, Any] | None = None  # by NVML index; None while NVML is not started
-        self._seen: tuple[int, ...] = ()  # GPUs that have been there: lost is not the same as none
+        self._seen: dict[str, GpuReading] = {}  # the GPUs of the first start by UUID: who and where, all else unknown
+        self._handles: dict[str, Any] | None = None  # of those that answer; None while NVML is not started
         self._next_start = float("-inf")
         self.faults = SensorFaults()
 
     def read(self, own_pids: frozenset[int], now: float) -> tuple[GpuReading, ...]:
         """One reading per visible GPU, empty without a driver; `own_pids` are our processes. Never raises NVML errors.
 
-        Once a GPU is lost all are unknown until NVML has been started again: a handle may not outlive the driver.
+        A GPU that was there and does not answer is unknown, which is not the same as no GPU.
         """
-        if not self._started(now):
-            return self._silent()
-        assert self._handles is not None
-        readings = []
-        for index, handle in self._handles.items():
+        if self._started(now):
             try:
-                readings.append(self._gpu(index, handle, own_pids, now))
+                return tuple(self._reading(gpu, own_pids, now) for gpu in self._seen)
             except pynvml.NVMLError as error:
-                self.faults.failed(f"gpu {index}", str(error), now)
+                self.faults.failed("nvml", str(error), now)
                 self.close()
                 self._next_start = now + self._retry_s
-                return self._silent()
-        return tuple(readings)
-
-    def _silent(self) -> tuple[GpuReading, ...]:
-        """The GPUs that were there and do not answer: everything is unknown, which is not the same as no GPU."""
-        return tuple(GpuReading(index) for index in self._seen)
-
-    def _started(self, now: float) -> bool:
-        if self._handles is not None:
-            return True
-        if now < self._next_start:
-            return False
-        self._next_start = now + self._retry_s
-        try:
-            pynvml.nvmlInitWithFlags(0)
-            self._handles = {}
-            self._handles = _visible_handles(self._visible)
-        except pynvml.NVMLError as error:
-            self.faults.failed("nvml", str(error), now)
-            self.close()
-            return False
-        self.faults.answered("nvml")
-        self._seen = tuple(self._handles)
-        return True
+        return tuple(self._seen.values())
 
     def close(self) -> None:
         if self._handles is None:
@@ -148,17 +122,78 @@ class NvmlSensor:
         except pynvml.NVMLError:
             return  # the driver is gone already: there is nothing left to shut down
 
-    def _gpu(self, index: int, handle: Any, own_pids: frozenset[int], now: float) -> GpuReading:
+    def _started(self, now: float) -> bool:
+        whole = self._handles is not None and len(self._handles) == len(self._seen)
+        if whole or now < self._next_start:
+            return self._handles is not None
+        self.close()
+        self._next_start = now + self._retry_s
+        try:
+            pynvml.nvmlInitWithFlags(0)
+            self._handles = {}
+            self._handles = self._found(now)
+        except pynvml.NVMLError as error:
+            self.faults.failed("nvml", str(error), now)
+            self.close()
+            return False
+        self.faults.answered("nvml")
+        return True
+
+    def _found(self, now: float) -> dict[str, Any]:
+        """Handles of the GPUs that are meant, as far as they are there."""
+        present = self._present(now)
+        if not self._seen:
+            chosen = _visible({gpu.index: gpu.uuid for gpu, _ in present.values()}, self._visible)
+            by_index = {gpu.index: (key, gpu) for key, (gpu, _) in present.items()}
+            self._seen = dict(by_index[index] for index in chosen)
+        for gpu in (gpu for key, gpu in self._seen.items() if key not in present):
+            self.faults.failed(f"gpu {gpu.index}", "not found by the driver", now)
+        return {key: present[key][1] for key in self._seen if key in present}
+
+    def _present(self, now: float) -> dict[str, tuple[GpuReading, Any]]:
+        """Every GPU that can be opened. Raises where none of those that there are can be."""
+        found: dict[str, tuple[GpuReading, Any]] = {}
+        refused: pynvml.NVMLError | None = None
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                gpu = GpuReading(
+                    index, _text(pynvml.nvmlDeviceGetUUID, handle), _text(pynvml.nvmlDeviceGetName, handle)
+                )
+            except pynvml.NVMLError as error:
+                self.faults.failed(f"gpu {index}", str(error), now)
+                refused = error
+            else:
+                found[gpu.uuid or str(index)] = gpu, handle
+        if refused is not None and not found:
+            raise refused
+        return found
+
+    def _reading(self, key: str, own_pids: frozenset[int], now: float) -> GpuReading:
+        """Raises NVMLError where the driver is lost."""
+        assert self._handles is not None
+        gpu = self._seen[key]
+        if key not in self._handles:
+            return gpu
+        try:
+            return self._gpu(gpu, self._handles[key], own_pids, now)
+        except pynvml.NVMLError as error:
+            if error.value not in _GPU_LOST:
+                raise
+            self.faults.failed(f"gpu {gpu.index}", str(error), now)
+            del self._handles[key]
+            self._next_start = now + self._retry_s
+            return gpu
+
+    def _gpu(self, gpu: GpuReading, handle: Any, own_pids: frozenset[int], now: float) -> GpuReading:
         def ask(field: str, call: Callable[[], T | None]) -> T | None:
-            return self._field(f"gpu {index} {field}", call, now)
+            return self._field(f"gpu {gpu.index} {field}", call, now)
 
         memory = ask("memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         total, free = (None, None) if memory is None else (int(memory.total), int(memory.free))
-        self.faults.answered(f"gpu {index}")
-        return GpuReading(
-            index=index,
-            uuid=ask("uuid", lambda: str(pynvml.nvmlDeviceGetUUID(handle))) or "",
-            name=ask("name", lambda: str(pynvml.nvmlDeviceGetName(handle))) or "",
+        self.faults.answered(f"gpu {gpu.index}")
+        return replace(
+            gpu,
             total=total,
             free=free,
             own=ask("processes", lambda: _own_bytes(handle, own_pids)),
@@ -177,11 +212,11 @@ class NvmlSensor:
         )
 
     def _field(self, name: str, call: Callable[[], T | None], now: float) -> T | None:
-        """None for what is not there; a lost driver is raised, so that the whole GPU is given up at once."""
+        """None for what is not there. A lost GPU or driver is raised: no other field would answer."""
         try:
             value = call()
         except pynvml.NVMLError as error:
-            if error.value in _LOST:
+            if error.value in _GPU_LOST + _DRIVER_LOST:
                 raise
             if error.value not in _ABSENT:
                 self.faults.failed(name, str(error), now)
@@ -190,17 +225,16 @@ class NvmlSensor:
         return value
 
 
-def _visible_handles(visible: str | None) -> dict[int, Any]:
-    everyone = {index: pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())}
+def _visible(uuids: dict[int, str], visible: str | None) -> list[int]:
+    """Indices of the visible GPUs in their order."""
     if visible is None:
-        return everyone
-    uuids = {index: str(pynvml.nvmlDeviceGetUUID(handle)) for index, handle in everyone.items()}
-    chosen: dict[int, Any] = {}
+        return list(uuids)
+    chosen: list[int] = []
     for entry in visible.split(","):
         index = _index_of(entry.strip(), uuids)
         if index is None or index in chosen:
             break
-        chosen[index] = everyone[index]
+        chosen.append(index)
     return chosen
 
 
@@ -209,6 +243,16 @@ def _index_of(entry: str, uuids: dict[int, str]) -> int | None:
         return int(entry) if int(entry) in uuids else None
     found = [index for index, uuid in uuids.items() if entry and uuid.lower().startswith(entry.lower())]
     return found[0] if len(found) == 1 else None
+
+
+def _text(call: Callable[[Any], Any], handle: Any) -> str:
+    """Empty where a board or a driver does not say it."""
+    try:
+        return str(call(handle))
+    except pynvml.NVMLError as error:
+        if error.value in _GPU_LOST + _DRIVER_LOST:
+            raise
+        return ""
 
 
 def _own_bytes(handle: Any, own_pids: frozenset[int]) -> int | None:

@@ -87,6 +87,7 @@ class SamplerSettings:
 
     busy_s: float = 0.25  # while a query runs
     idle_s: float = 2.0
+    retry_s: float = 30.0  # a driver or a GPU that is lost is started again: that may take seconds
     hang_s: float = 5.0  # a sensor without an answer for this long is reported, and no longer waited for
 
 

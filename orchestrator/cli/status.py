@@ -1,12 +1,12 @@
 """`lore status` and `lore stats cache`: what the daemon does now, and what its caches did. Pages are pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, duration, facts, listed, output, plural, size, table, work
+from orchestrator.cli.terminal import Report, count, duration, facts, listed, output, plural, seconds, size, table, work
 from orchestrator.wire.places import QUOTER
 
 REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
@@ -38,6 +38,7 @@ def status_page(now: Report) -> str:
         *engine_facts(now["engine"], now["queue"]),
         *embedding_facts(now.get("embedding")),
         *memory_facts(now["governor"]),
+        *sensor_facts(now["governor"].get("sensors")),
     ]
     parts = [
         facts(short),
@@ -127,6 +128,52 @@ def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
         yield "", f"nothing can be planned: {governor['unplanned']}"
     for fault in governor.get("faults", ()):
         yield "sensor", fault
+
+
+def sensor_facts(sensors: Report | None) -> Iterator[tuple[str, str]]:
+    """What the sensors read, in its units, and how old it is; nothing from an older daemon."""
+    if not sensors:
+        return
+    for gpu in sensors["gpus"]:
+        yield f"gpu {gpu['index']}", f"{gpu['name'] or 'a GPU'}: {readings(gpu_readings(gpu))}"
+    yield "ram", readings(host_readings(sensors["host"]))
+    yield "readings", f"{seconds(1000 * sensors['age_s'])} old"
+
+
+def gpu_readings(gpu: Report) -> Iterator[tuple[str, str | None]]:
+    yield "memory", "uses the host's RAM" if gpu["unified"] else known("{} of {} used", *sizes(gpu, "used", "total"))
+    yield "own memory", "" if gpu["unified"] else known("{} ours", *sizes(gpu, "own"))
+    yield "utilisation", known("{:.0f} % busy", gpu["utilisation"])
+    yield "power", known("{:.0f} of {:.0f} W", gpu["power"], gpu["power_limit"])
+    yield "temperature", known("{:.0f} °C", gpu["temperature"])
+    yield "performance state", known("P{}", gpu["performance_state"])
+    reasons = gpu["clock_reasons"]
+    yield "clocks", reasons if reasons is None else f"clocks: {', '.join(reasons)}" if reasons else ""
+
+
+def host_readings(host: Report) -> Iterator[tuple[str, str | None]]:
+    yield "memory", known("{} of {} available", *sizes(host, "ram_available", "ram_total"))
+    yield "own memory", known("{} ours", *sizes(host, "ram_own"))
+    yield "swap", known("swap {} of {}", *sizes(host, "swap_used", "swap_total"))
+    yield "stalls", known("{:.1f} % stalled", host["stalled"])
+    yield "disk", known("{} of disk free", *sizes(host, "disk_free"))
+    yield "battery", known("on battery, {:.0f} %", host["battery"]) if host["on_battery"] else ""
+
+
+def readings(given: Iterable[tuple[str, str | None]]) -> str:
+    """Those that are known, and the names of those that are not."""
+    rows = list(given)
+    unknown = ", ".join(name for name, text in rows if text is None)
+    return listed(*(text or "" for _, text in rows), f"unknown: {unknown}" if unknown else "")
+
+
+def known(form: str, *values: float | str | None) -> str | None:
+    """None where one of the values is unknown."""
+    return None if None in values else form.format(*values)
+
+
+def sizes(given: Report, *names: str) -> Iterator[str | None]:
+    return (None if given[name] is None else size(given[name]) for name in names)
 
 
 def pools(found: Sequence[Report]) -> str:

@@ -97,6 +97,12 @@ class Machine:
         return self._sampler.latest
 
     @property
+    def reading_age_s(self) -> float:
+        age = self._sampler.age_s
+        assert age is not None, "the machine is read before it is asked"
+        return age
+
+    @property
     def gpus(self) -> tuple[GpuReading, ...]:
         """Each by itself, as last read."""
         return self._seen.gpus

@@ -55,7 +55,8 @@ class Host:
 
 def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     """`kept`: the sizes of codices that were loaded before."""
-    sensors, offloads = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES")), engine_offloads()
+    governor, offloads = settings.for_governor(), engine_offloads()
+    sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"), retry_s=governor.sampler.retry_s)
     offload = offload_of(settings.model, offloads=offloads)
     model = suiting(settings, paths, sensors, offload, offloads=offloads)
     conditions = conditions_here(settings, paths, kept)
@@ -65,7 +66,6 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     embedding = find_embedding(settings.embedding, paths.models)
     if embedding.fault:
         log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
-    governor = settings.for_governor()
     gpus = gpus_of(settings, sensors) if offloads else ()
     layers = layers_on(gpus, model.shape, offload, governor.memory)
     room = room_beside(gpus, model.shape, offload, layers, governor.memory)

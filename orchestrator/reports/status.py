@@ -70,7 +70,7 @@ class About:
             version=self.version,
             model=model_report(self.model, window),
             engine=engine_report(self.client, self.prefill(snapshot.prefilling)),
-            governor=governor_report(outlook, self.conditions.loaded),
+            governor=governor_report(outlook, self.machine.reading_age_s, self.conditions.loaded),
             codices=tuple(codices),
             sessions=sessions,
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
@@ -182,8 +182,8 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
     )
 
 
-def governor_report(outlook: Outlook, loaded: Offload | None) -> GovernorReport:
-    """`loaded`: how the model was."""
+def governor_report(outlook: Outlook, age_s: float, loaded: Offload | None) -> GovernorReport:
+    """`age_s`: of the readings; `loaded`: how the model was."""
     budget = outlook.budget
     return GovernorReport(
         level=outlook.level.value,
@@ -204,7 +204,7 @@ def governor_report(outlook: Outlook, loaded: Offload | None) -> GovernorReport:
         unplanned=outlook.unplanned,
         faults=tuple(f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER),
         gpus=tuple(gpu.name for gpu in outlook.snapshot.gpus),
-        sensors=sensors_report(outlook.snapshot),
+        sensors=sensors_report(outlook.snapshot, age_s),
     )
 
 
@@ -213,10 +213,10 @@ def planned(budget: MemoryBudget) -> str:
     return f"{size(budget.kv)} of {budget.where} for KV{embedding}"
 
 
-def sensors_report(snapshot: Sensed) -> SensorsReport:
+def sensors_report(snapshot: Sensed, age_s: float) -> SensorsReport:
     """Every reading as it is, None where it is unknown: what the levels are made of, and what is only there to be seen."""
     gpus = (GpuSensors.of(gpu, clock_reasons=gpu.clock_reasons and sorted(gpu.clock_reasons)) for gpu in snapshot.gpus)
-    return SensorsReport(gpus=tuple(gpus), host=HostSensors.of(snapshot.host))
+    return SensorsReport(age_s=round(age_s, 3), gpus=tuple(gpus), host=HostSensors.of(snapshot.host))
 
 
 def prefill_of(codices: ResidentCodices, floors: Floors, floor: str) -> PrefillReport | None:

@@ -27,6 +27,7 @@ from governor.settings import (
     StoreSettings,
 )
 from orchestrator.prompt.coverage import CoverageSettings
+from orchestrator.prompt.phrases import MorePhrases
 from orchestrator.prompt.strategy import StrategyParameters
 
 GIB = 1024**3
@@ -96,6 +97,7 @@ Bytes = Annotated[int, BeforeValidator(in_bytes), Measure("bytes")]
 BytesOrShare = Annotated[str, BeforeValidator(as_limit), Measure("bytes or %")]
 Seconds = Annotated[float, BeforeValidator(in_seconds), Measure("s")]
 Tokens = Annotated[int, Measure("tokens")]
+Phrases = tuple[str, ...]
 
 
 class Slice(BaseModel):
@@ -281,6 +283,12 @@ class GovernorTable(Slice):
         SamplerSettings.busy_s, ge=0.05, le=60, description="time between readings while answering"
     )
     sensor_idle: Seconds = Field(SamplerSettings.idle_s, ge=0.1, le=600, description="time between readings when idle")
+    sensor_retry: Seconds = Field(
+        SamplerSettings.retry_s,
+        ge=0.1,
+        le=3600,
+        description="time after which a lost GPU or driver is looked for again",
+    )
     worse_after: Seconds = Field(
         PressureSettings.worse_s,
         ge=0,
@@ -344,6 +352,24 @@ class StrategyTable(Slice):
     rag_share: float = Field(StrategyParameters.rag_share, gt=0, le=1, description="the same for RAG")
 
 
+class TasksTable(Slice):
+    """Phrases of your own that tell what a question asks for, beside those that are known; whole words, in any case."""
+
+    crisis: Phrases = Field((), description="more phrases of somebody in need: facts are looked up, never remembered")
+    debug: Phrases = Field((), description='more phrases of debugging, such as "panic": exact messages are looked up')
+    facts: Phrases = Field((), description="more phrases that ask for a fact, which is looked up and cited")
+    stuff_friendly: Phrases = Field((), description="more phrases that ask to make something from the whole codex")
+    hybrid: Phrases = Field((), description="more phrases that ask to weigh or to explain")
+    memory: Phrases = Field((), description="more phrases that ask for what was said or settled before")
+
+    @field_validator("*")
+    @classmethod
+    def are_words(cls, value: Phrases) -> Phrases:
+        if not all(re.search(r"\w", phrase) for phrase in value):
+            raise ValueError('holds a phrase without a word; write words like ["panic", "stack trace"]')
+        return value
+
+
 class StorageSettings(Slice):
     """What may be kept, and for how long."""
 
@@ -399,6 +425,7 @@ class Settings(Slice):
     governor: GovernorTable = GovernorTable()
     codex: CodexTable = CodexTable()
     strategy: StrategyTable = StrategyTable()
+    tasks: TasksTable = TasksTable()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)
@@ -431,7 +458,7 @@ class Settings(Slice):
                 gist=given.gist,
                 gist_s=given.gist_time,
             ),
-            sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle),
+            sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle, retry_s=given.sensor_retry),
         )
 
     def for_library(self) -> LibrarySettings:
@@ -467,4 +494,5 @@ class Settings(Slice):
             graph_content=given.graph_content,
             hybrid_share=given.hybrid_share,
             rag_share=given.rag_share,
+            phrases=MorePhrases(**dict(self.tasks)),
         )

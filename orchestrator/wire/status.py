@@ -98,9 +98,10 @@ class HostSensors(ReplyShape):
 
 
 class SensorsReport(ReplyShape):
-    """Every reading."""
+    """Every reading; one that is unknown is null, never 0."""
 
-    gpus: tuple[GpuSensors, ...] = Field(description="those that answer")
+    age_s: float = Field(description="seconds since they were read")
+    gpus: tuple[GpuSensors, ...] = Field(description="those that were there at the start; a lost one is unknown")
     host: HostSensors = Field(description="the machine")
 
 

@@ -6,12 +6,14 @@
  *     0.power_default 350000      0.temperature 61         0.reasons 4            0.pstate 2
  *     0.processes 4242:1073741824,4243:-1                  (-1: the driver does not say)
  *     err.nvmlDeviceGetPowerUsage 3     (that call returns this code)       0.lost 1     (the GPU is gone)
+ *     hang.nvmlDeviceGetMemoryInfo 1    (that call does not return as long as this stands there)
  * A value that is missing is answered with NVML_ERROR_NOT_SUPPORTED. Every call is appended to $FAKE_NVML_LOG.
  * With -DMISSING_SYMBOLS it is an older driver, without the calls that came last.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, LOST = 15 };
 enum { MOST_GPUS = 16 };
@@ -62,6 +64,8 @@ static int begin(const char *symbol, const gpu *device) {
     unsigned long long code;
     FILE *file = log ? fopen(log, "a") : NULL;
     if (file) { fprintf(file, "%s\n", symbol); fclose(file); }
+    snprintf(key, sizeof key, "hang.%s", symbol);
+    while (number_of(key, &code)) usleep(10000);
     snprintf(key, sizeof key, "err.%s", symbol);
     if (number_of(key, &code)) return (int)code;
     if (!started && strcmp(symbol, "nvmlInitWithFlags")) return UNINITIALIZED;

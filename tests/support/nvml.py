@@ -58,6 +58,10 @@ class StandIn:
         """That call returns this NVML error code from now on; None lets it answer again."""
         self.set(**{f"err.{symbol}": code})
 
+    def hang(self, symbol: str, *, on: bool = True) -> None:
+        """That call does not return from now on, or returns again."""
+        self.set(**{f"hang.{symbol}": 1 if on else None})
+
     def set(self, **values: object) -> None:
         self._values |= values
         lines = [f"{name} {value}\n" for name, value in self._values.items() if value is not None]

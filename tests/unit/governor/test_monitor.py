@@ -217,16 +217,20 @@ async def test_a_reading_that_hangs_is_reported_and_no_second_one_is_started(rel
             return super().read(own_pids, now)
 
     sensors = Hanging(snapshot())
-    sampling = sampler(sensors, Time(), hang_s=0.01)
+    time = Time()
+    sampling = sampler(sensors, time, hang_s=0.01)
     first = await sampling.sample()
+    time.now = 3.0
     reading = asyncio.create_task(sampling.sample())
     stuck = await sampling.changed(first.number)
     assert [(fault.sensor, fault.message) for fault in stuck.snapshot.faults] == [
         ("sensors", "a reading does not return")
     ]
     assert len(sensors.asked) == 1
+    assert sampling.age_s == 3.0
     release.set()
     assert (await reading).snapshot.faults == ()
+    assert sampling.age_s == 0.0
 
 
 @pytest.mark.anyio

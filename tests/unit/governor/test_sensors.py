@@ -233,6 +233,55 @@ def test_a_lost_gpu_is_unknown_rather_than_gone_and_comes_back(driver: StandIn) 
     assert back["faults"] == []
 
 
+@pytest.fixture
+def two(driver: StandIn) -> StandIn:
+    driver.set(count=2)
+    driver.show(1, name="second", uuid="GPU-beef0000", total=8 * GIB, free=7 * GIB)
+    return driver
+
+
+def test_a_lost_gpu_takes_nothing_from_the_others(two: StandIn) -> None:
+    with sensor(two.environment) as read:
+        read(0.0)
+        two.show(0, lost=1)
+        lost = read(1.0)
+        assert (value(lost, "total", 0), value(lost, "name", 0)) == (None, "NVIDIA Stand-in")
+        assert value(lost, "free", 1) == 7 * GIB
+        assert value(read(40.0), "free", 1) == 7 * GIB
+        two.show(0, lost=None)
+        assert value(read(80.0), "total", 0) == 24 * GIB
+
+
+def test_a_gpu_that_fell_off_the_bus_stays_unknown_and_the_others_keep_their_numbers(two: StandIn) -> None:
+    with sensor(two.environment) as read:
+        read(0.0)
+        two.show(0, lost=1)
+        read(1.0)
+        two.set(count=1)
+        two.show(0, lost=None, name="second", uuid="GPU-beef0000", total=8 * GIB, free=6 * GIB)
+        after = read(40.0)
+    assert [(gpu["index"], gpu["name"], gpu["free"]) for gpu in after["gpus"]] == [
+        (0, "NVIDIA Stand-in", None),
+        (1, "second", 6 * GIB),
+    ]
+    assert [fault[:2] for fault in after["faults"]] == [["gpu 0", "not found by the driver"]]
+
+
+def test_a_driver_that_is_unloaded_in_mid_run_is_named_and_found_again_with_its_gpus(driver: StandIn) -> None:
+    with sensor(driver.environment) as read:
+        read(0.0)
+        driver.fail("nvmlDeviceGetMemoryInfo", NO_DRIVER)
+        driver.fail("nvmlInitWithFlags", NO_DRIVER)
+        for now in (1.0, 31.0, 62.0):
+            gone = read(now)
+            assert (value(gone, "total"), value(gone, "uuid")[:8]) == (None, "GPU-5f3a")
+        assert gone["faults"] == [["nvml", "Driver Not Loaded", 3]]
+        driver.fail("nvmlDeviceGetMemoryInfo", None)
+        driver.fail("nvmlInitWithFlags", None)
+        back = read(93.0)
+    assert (value(back, "total"), back["faults"]) == (24 * GIB, [])
+
+
 def test_what_a_board_does_not_have_is_unknown_without_a_fault(driver: StandIn) -> None:
     driver.show(power=None, power_limit=None, temperature=None, utilisation=None, total=None)
     with sensor(driver.environment) as read:

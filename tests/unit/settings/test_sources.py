@@ -77,6 +77,8 @@ def test_a_named_file_replaces_both_and_must_exist(files, tmp_path):
         ('[governor]\nvram_limit = "0.0001 %"', "between 0 % and 100 %"),
         ("[governor]\nvram_limit = 0", "leaves no memory"),
         ('[sigils.x]\nscopes = ["fly"]', 'unknown scope "fly"'),
+        ('[tasks]\ndebug = ["panic", " "]', "tasks.debug holds a phrase without a word"),
+        ('[tasks]\nfriendly = ["panic"]', "unknown setting tasks.friendly"),
         ('[sigils.x]\nscope = ["query"]', "unknown setting sigils.x.scope"),
         ('[tokens.x]\nsha256 = "abc"', "tokens.x.sha256"),
         (f'[tokens.x]\nsha256 = "{"0" * 64}"\nsigil = "none"', 'tokens.x.sigil: no sigil "none"; there is only owner'),
@@ -193,10 +195,13 @@ def test_the_parts_defaults_are_the_settings_defaults():
 
 def test_a_setting_reaches_its_part(files):
     given = {"LORE_GOVERNOR__GPU": "1", "LORE_CODEX__SECRETS": "yes", "LORE_STRATEGY__OVERHEAD": "0.5"}
+    given |= {"LORE_TASKS__DEBUG": '["panic"]', "LORE_GOVERNOR__SENSOR_RETRY": "5 s"}
     settings = load({**files(), **given}).settings
     assert settings.for_governor().memory.gpu == "1"
     assert settings.for_library().secrets.load_secret_contents
     assert settings.for_coverage().overhead_share == 0.5
+    assert settings.for_strategy().phrases.debug == ("panic",)
+    assert settings.for_governor().sampler.retry_s == 5.0
 
 
 @pytest.mark.parametrize(("written", "depth"), [("0", None), ("none", None), ("7", 7)])

@@ -73,4 +73,6 @@ def test_whatever_is_said_each_chunk_has_its_shape(given_events, include_usage):
 def test_sensors_have_their_shape_with_gpus_and_where_nothing_is_known():
     unknown = HostReading()
     for gpus in ((), (gpu(0, 100, 60), replace(gpu(1, 100, None), clock_reasons=frozenset("ba")))):
-        assert unlike(SensorsReport, sensors_report(SensorSnapshot(1.0, gpus, unknown)).model_dump(mode="json")) == []
+        assert (
+            unlike(SensorsReport, sensors_report(SensorSnapshot(1.0, gpus, unknown), 0.5).model_dump(mode="json")) == []
+        )
