@@ -3,36 +3,14 @@
 from pathlib import Path
 
 import pytest
-from support.shapes import CARDS, MODELS
+from published_models import CARDS, MODELS, granted, plan_of, planned
 
-from governor.budget import Bound, Demand, MemoryBudget, plan_budget
-from governor.footprint import KvPlan, kv_cost
+from governor.budget import Bound
+from governor.footprint import kv_cost
 from governor.model_shape import ModelShape
-from governor.offload import Offload, with_windows
-from governor.readings import MemoryReading
-from governor.settings import GIB, MIB, MemorySettings, limit_bytes
 
-DESKTOP = 400 * MIB
-SETTINGS = MemorySettings()
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "governor.md"
 KINDS = ("f16", "q8_0")
-
-
-def planned(shape: ModelShape, card: int, plan: KvPlan) -> MemoryBudget:
-    total = card * GIB
-    limit = limit_bytes(SETTINGS.vram_limit, total - DESKTOP)
-    memory = MemoryReading("VRAM", total, total - DESKTOP, 0)
-    return plan_budget(1, memory, Demand(shape, plan, host_free=64 * GIB), SETTINGS, limit)
-
-
-def plan_of(shape: ModelShape, card: int, kind: str) -> KvPlan:
-    """As the model is loaded: sliding layers keep their windows alone where all cells would hold too little."""
-    asked = Offload(KvPlan(kind, kind, sequences=32), on_gpu=True).for_shape(shape)
-    return with_windows(asked, shape, lambda plan: planned(shape, card, plan).window).plan
-
-
-def granted(shape: ModelShape, card: int, kind: str) -> MemoryBudget:
-    return planned(shape, card, plan_of(shape, card, kind))
 
 
 def cell(shape: ModelShape, card: int) -> str:

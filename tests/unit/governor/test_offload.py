@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.shapes import GEMMA_4B, GEMMA_12B, GEMMA_27B
+from published_models import GEMMA_4B, GEMMA_12B, GEMMA_27B
 
 from governor.architectures import windows_have_ranges
 from governor.budget import Demand, plan_budget

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.shapes import GEMMA_12B
+from published_models import GEMMA_12B
 
 from governor.footprint import KvPlan
 from governor.offload import ENOUGH_WINDOW, Offload

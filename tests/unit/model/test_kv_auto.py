@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.shapes import CARDS, GEMMA_27B, MODELS
+from published_models import CARDS, GEMMA_27B, MODELS
 
 from governor.footprint import KvPlan
 from governor.model_shape import ModelShape
