@@ -29,7 +29,7 @@ from report import Row
 
 from orchestrator.engine.backend import Run
 from orchestrator.engine.checkpoints.file import SUFFIX
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec
 

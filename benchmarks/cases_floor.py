@@ -29,7 +29,8 @@ from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.manager import CUT, SegmentManager
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
+from orchestrator.engine.llama.backend import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.messages import UNSEEN
 from orchestrator.engine.model import EngineSpec
 

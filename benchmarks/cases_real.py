@@ -37,7 +37,7 @@ from prompts import QUESTION, ids, question
 from report import Row, at_most, rate, sooner
 
 from orchestrator.engine.backend import Run
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 
 ALIKE = (one_codex, second_running, second_idle, eight_at_once, stall)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import Run
-from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
+from orchestrator.engine.llama.backend import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.model import EngineSpec
 
 ROWS, SHORT = 64, 32  # of a step: as many as may have logits, and too few for attention in tiles

@@ -9,7 +9,7 @@ from support.backends import Subject, subject
 
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 
 

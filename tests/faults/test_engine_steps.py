@@ -139,7 +139,7 @@ async def test_a_model_for_which_there_is_no_memory_is_reported_broken_and_not_t
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import resource\n"
-        "import orchestrator.engine.llama.memory\n"
+        "import orchestrator.engine.llama.backend\n"
         "import psutil\n"
         f"most = psutil.Process().memory_info().vms + {4 * MIB}\n"
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"

@@ -11,7 +11,7 @@ import pytest
 from support import odd_models
 from support.driven import Driven, View
 
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.model_files import factors, fingerprint
 from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import EngineSpec

@@ -11,7 +11,7 @@ import pytest
 from support.driven import Driven
 from support.vaults import code, line, quoting
 
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Grant
 
 VAULTS = range(10, 34)

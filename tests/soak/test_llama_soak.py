@@ -12,7 +12,7 @@ from support.driven import Driven
 from support.lives import EVERY, OPERATIONS, SEED, begin, corrupt, held, leaked, step, tell
 from support.vaults import code
 
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Cancel, Grant, Outcome
 from orchestrator.engine.model import EngineSpec
 

@@ -8,7 +8,7 @@ from orchestrator.engine.cache import conservation
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import (
     AnswerDelta,
     Completion,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 
 

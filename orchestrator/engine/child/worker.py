@@ -111,7 +111,7 @@ def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
         from orchestrator.engine.fake import FakeBackend
 
         return FakeBackend()
-    from orchestrator.engine.llama.memory import LlamaBackend
+    from orchestrator.engine.llama.backend import LlamaBackend
 
     return LlamaBackend(spec, progress)
 

@@ -1,45 +1,24 @@
-"""The port to llama.cpp, through llama-cpp-python's low-level API: a model and the memory of a pool.
+"""The memory of a pool: one llama.cpp context, through llama-cpp-python's low-level API.
 
-One writer calls everything but `encode`, `pieces` and `sampler`. Flash attention is set, never left to be guessed, because
-the result cannot be read back and checkpoints depend on it. What llama.cpp would abort on is checked before it is asked.
+One writer calls all of it. What llama.cpp would abort on is checked before it is asked.
 """
 
 import ctypes
-import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from governor.architectures import windows_have_ranges
 from governor.footprint import window_cells
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
-from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.model_files import (
-    chat_template,
-    context_parameters,
-    fingerprint,
-    gpu_name,
-    load_model,
-    offloaded_layers,
-    read_metadata,
-    token_text,
-)
+from orchestrator.engine.llama.model_files import context_parameters
 from orchestrator.engine.llama.sampler import LlamaSampler
-from orchestrator.engine.llama.schema import Schemas
-from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
-from orchestrator.engine.vocab import Vocabulary
+from orchestrator.engine.model import EngineSpec
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
-MOST_SEQUENCES = 256  # of one llama.cpp context
-PIECE_LENGTH = struct.Struct("<Q")  # in front of each piece of a windowed memory's state
-COUNTED = 1 << 18  # cells looked at in one count of a windowed sequence
 NEW_BYTES = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
@@ -47,119 +26,49 @@ NEW_BYTES = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_
 
 @dataclass(frozen=True)
 class StateSizes:
-    """Bytes of a sequence's saved state: without a cell, of one cell in all, and of each further cell.
+    """Bytes, as the states of a short sequence tell them. A saved state has `header` and `per_cell` for each cell; 0 where
+    it has one size whatever its length.
 
-    `per_cell` is 0 where a state has one size whatever its length. `per_window_cell`: the part of it that sliding layers
-    have in a small cache, which has `window` cells a sequence and `batch` more.
+    In a context a token takes `kv`, a sequence `recurrent`. Where sliding layers have a small cache, which has `window`
+    cells a sequence and `batch` more, each of these takes `window_kv`.
     """
 
-    header: int
-    one: int
-    per_cell: int
-    per_window_cell: int = 0
+    header: int = 0
+    per_cell: int = 0
+    kv: int = 0
+    recurrent: int = 0
+    window_kv: int = 0
     window: int = 0
     batch: int = 0
 
-    @property
-    def kv_per_token(self) -> int:
-        return max(0, self.per_cell - self.per_window_cell - CELL_NOTES)
-
     def footprint(self, cells: int, sequences: int) -> int:
-        """Bytes of KV or of states in a memory of this size."""
-        return cells * self.kv_per_token + self._windows(cells, sequences) or sequences * self.one
+        """Bytes of KV and of recurrent states in a memory of this size."""
+        windows = min(cells, self._window_cells(sequences)) * self.window_kv
+        return cells * self.kv + windows + sequences * self.recurrent
 
     def pool_tokens(self, sequences: int) -> int:
         """What the windows of a pool cost, in tokens."""
-        return -(-self._windows(None, sequences) // max(1, self.kv_per_token))
+        return -(-self._window_cells(sequences) * self.window_kv // max(1, self.kv))
 
-    def _windows(self, cells: int | None, sequences: int) -> int:
-        if not self.window:
-            return 0
-        most = window_cells(self.window, sequences, self.batch)
-        return (self.per_window_cell - CELL_NOTES) * (most if cells is None else min(cells, most))
+    def _window_cells(self, sequences: int) -> int:
+        return window_cells(self.window, sequences, self.batch)
 
 
-class LlamaBackend:
-    """A GGUF model loaded through llama.cpp. Raises BackendError where it cannot be."""
+@dataclass
+class LoadedModel:
+    """A model of llama.cpp as its contexts see it. `threads` compute on the CPU, and may be set at any time."""
 
-    def __init__(self, spec: EngineSpec, progress: LoadProgress | None = None) -> None:
-        self._spec = spec
-        native.start()
-        self._model = load_model(spec, progress or LoadProgress())
-        self.vocabulary = Vocabulary(self._model)
-        self._schemas = Schemas(lib.llama_model_get_vocab(self._model))
-        self.threads = spec.threads or default_threads()
-        self.on_gpu = spec.gpu_layers != 0 and bool(lib.llama_supports_gpu_offload())
-        self.tokens = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)))
-        self._metadata = read_metadata(self._model)
-        self.architecture = self._metadata.get("general.architecture", "unknown")
-        self.windowed = lib.llama_model_n_swa(self._model) > 0
-        recurrent = lib.llama_model_is_recurrent(self._model) or lib.llama_model_is_hybrid(self._model)
-        self.small = self.windowed and spec.small_windows
-        sliding_ranges = windows_have_ranges(self.architecture, flash_attention=spec.flash_attention) and not self.small
-        self.ranges = not recurrent and (not self.windowed or sliding_ranges)
-        self._states = self._measured()
-        self.info = self._describe()
+    model: object
+    spec: EngineSpec
+    threads: int
+    on_gpu: bool
+    ranges: bool  # whether its memory can be cut in ranges
+    recurs: bool  # in all layers or in some
+    states: StateSizes = StateSizes()
 
-    def open(self, cells: int, sequences: int) -> "LlamaMemory":
-        kind = SmallWindowMemory if self.small else WindowedMemory if self.windowed and self.ranges else LlamaMemory
-        return kind(self, self._model, self._spec, cells, sequences, self._states)
-
-    def sampler(self, sampling: Sampling) -> LlamaSampler:
-        constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
-        return LlamaSampler(sampling, self._model, constraint)
-
-    def compiled(self, schema: str) -> bool:
-        return schema in self._schemas
-
-    def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        ids = self.vocabulary.template if control else self.vocabulary.content
-        return [list(ids(text)) for text in texts]
-
-    def pieces(self, ids: Sequence[int]) -> bytes:
-        return self.vocabulary.text(ids)
-
-    def close(self) -> None:
-        lib.llama_model_free(self._model)
-
-    def _describe(self) -> ModelInfo:
-        model, metadata = self._model, self._metadata
-        vocabulary = lib.llama_model_get_vocab(model)
-        return ModelInfo(
-            name=metadata.get("general.name") or Path(self._spec.model).stem,
-            architecture=self.architecture,
-            fingerprint=fingerprint(self._spec),
-            vocabulary=self.vocabulary.fingerprint,
-            trained_context=int(lib.llama_model_n_ctx_train(model)),
-            parameters=int(lib.llama_model_n_params(model)),
-            weight_bytes=int(lib.llama_model_size(model)),
-            kv_bytes_per_token=float(self._states.kv_per_token),
-            chat_template=chat_template(model),
-            bos=token_text(vocabulary, lib.llama_vocab_bos(vocabulary)),
-            eos=token_text(vocabulary, lib.llama_vocab_eos(vocabulary)),
-            add_bos=bool(lib.llama_vocab_get_add_bos(vocabulary)),
-            ranges=self.ranges,
-            device=gpu_name() if self.on_gpu else "CPU",
-            gpu_layers=offloaded_layers(self._spec, model) if self.on_gpu else 0,
-            pool_tokens=self._states.pool_tokens(self._spec.sequences),
-            metadata={key: value for key, value in metadata.items() if len(value) < 200},
-        )
-
-    def _measured(self) -> "StateSizes":
-        """From the states of a short sequence."""
-        memory = LlamaMemory(self, self._model, self._spec, 256, 2, StateSizes(0, 0, 0))
-        try:
-            header = memory.state_size(0)
-            memory.decode([Run(0, 0, [0], output=True)])
-            one, sliding = memory.state_size(0), memory.sliding_size(0)
-            memory.decode([Run(0, 1, [0], output=True)])
-            grown = memory.state_size(0) - one
-            if not self.small:
-                return StateSizes(header, one, grown)
-            window = int(lib.llama_model_n_swa(self._model))
-            return StateSizes(header, one, grown, memory.sliding_size(0) - sliding, window, self._spec.batch)
-        finally:
-            memory.close()
+    @property
+    def window(self) -> int:
+        return int(lib.llama_model_n_swa(self.model))
 
 
 class LlamaMemory:
@@ -167,19 +76,16 @@ class LlamaMemory:
 
     own_sequences = 0
 
-    def __init__(
-        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
-    ) -> None:
-        parameters = context_parameters(
-            spec, cells, sequences + self.own_sequences, heads=int(lib.llama_model_n_head(model))
-        )
+    def __init__(self, loaded: LoadedModel, cells: int, sequences: int) -> None:
+        model, spec = loaded.model, loaded.spec
+        heads = int(lib.llama_model_n_head(model))
+        parameters = context_parameters(spec, cells, sequences + self.own_sequences, heads=heads)
         with native.buffers_noted() as buffers:
             self._context = lib.llama_init_from_model(model, parameters)
         if not self._context:
             raise BackendError(f"llama.cpp could not make a context of {cells} tokens for {sequences} sequences")
         self._memory = lib.llama_get_memory(self._context)
-        self._backend = backend
-        self._states = states
+        self._loaded = loaded
         self._vocabulary = lib.llama_model_get_vocab(model)
         self._row = ctypes.c_float * int(lib.llama_vocab_n_tokens(self._vocabulary))
         self._views: dict[int, NDArray[np.float32]] = {}  # of logits, by where they lie
@@ -187,12 +93,12 @@ class LlamaMemory:
         self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
-        self.footprint = states.footprint(self.cells, sequences)
-        self.buffers = buffers.on(gpu=backend.on_gpu)
+        self.footprint = loaded.states.footprint(self.cells, sequences)
+        self.buffers = buffers.on(gpu=loaded.on_gpu)
 
     def decode(self, runs: Sequence[Run]) -> None:
-        if self._threads != self._backend.threads:
-            self._threads = self._backend.threads
+        if self._threads != self._loaded.threads:
+            self._threads = self._loaded.threads
             lib.llama_set_n_threads(self._context, self._threads, self._threads)
         batch = self._rows.load(runs)
         code = lib.llama_decode(self._context, batch)
@@ -224,22 +130,31 @@ class LlamaMemory:
     def state_size(self, sequence: int) -> int:
         return int(lib.llama_state_seq_get_size(self._context, sequence))
 
-    def sliding_size(self, sequence: int) -> int:
-        """Bytes of a sequence's state in sliding layers alone."""
+    def partial_size(self, sequence: int) -> int:
+        """Bytes of a sequence's state in layers that slide or recur."""
         return int(lib.llama_state_seq_get_size_ext(self._context, sequence, lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY))
 
     def save(self, sequence: int) -> bytes:
-        size = self.state_size(sequence)
-        state = unset(size)
-        written = lib.llama_state_seq_get_data(self._context, address_of(state), size, sequence)
-        return state if written == size else state[:written]
+        return self._save(sequence)
 
     def restore(self, sequence: int, state: bytes) -> int:
-        if not lib.llama_state_seq_set_data(self._context, address_of(state), len(state), sequence):
+        return self._restore(sequence, state, 0, len(state))
+
+    def _save(self, sequence: int, head: bytes = b"") -> bytes:
+        """The state behind `head`. Nothing is copied but by llama.cpp."""
+        size = self.state_size(sequence)
+        state = unset(len(head) + size)
+        ctypes.memmove(address_of(state), head, len(head))
+        written = lib.llama_state_seq_get_data(self._context, address_of(state, len(head)), size, sequence)
+        return state if written == size else state[: len(head) + written]
+
+    def _restore(self, sequence: int, state: bytes, start: int, end: int) -> int:
+        """The state that is in these bytes; how many cells it has, 0 where it was refused."""
+        if not lib.llama_state_seq_set_data(self._context, address_of(state, start), end - start, sequence):
             return 0
-        # llama.cpp believes what it is given; the size that it would save again is the oracle for what stands.
-        if not self._backend.ranges:
-            return self.length(sequence) if self.state_size(sequence) == len(state) else 0
+        # llama.cpp believes what it is given; what was restored is known by the size that it would save again.
+        if not self._loaded.ranges:
+            return self.length(sequence) if self.state_size(sequence) == end - start else 0
         return self._cells_of(sequence)
 
     def length(self, sequence: int) -> int:
@@ -247,7 +162,7 @@ class LlamaMemory:
 
     def count(self, sequence: int) -> int:
         # Nothing is copied for it: 0.36 ms with 8,192 cells on one CPU.
-        if not self._backend.ranges:
+        if not self._loaded.ranges:
             return self.length(sequence)
         return self._cells_of(sequence)
 
@@ -255,156 +170,12 @@ class LlamaMemory:
         return max(0, int(lib.llama_memory_seq_pos_min(self._memory, sequence)))
 
     def _cells_of(self, sequence: int) -> int:
-        return (self.state_size(sequence) - self._states.header) // self._states.per_cell
+        states = self._loaded.states
+        return (self.state_size(sequence) - states.header) // states.per_cell
 
     def close(self) -> None:
         lib.llama_free(self._context)
         self._context = None
-
-
-class WindowedMemory(LlamaMemory):
-    """The memory of a model with sliding windows. It is cut in ranges as others are.
-
-    llama.cpp gives a used cell to a new token where one sequence alone holds it and the window of that sequence has passed
-    it; nothing reports it. It never takes a cell that two sequences hold. So a sequence of ours, the guard, becomes a
-    holder of every cell before its window passes. After each step, length - guarded < window // 2:
-
-        a conversation   ├───────────────────────────────┼── window ──┤
-        the guard        ├────────────────────────────────────┤ guarded
-
-    Of a sequence longer than the window llama.cpp saves only the last window. So a state is saved in pieces of at most a
-    window, each through a second sequence of ours, the carrier.
-
-    A step must be one batch to llama.cpp, as it is with flash attention: of two the second could take cells of the first.
-    """
-
-    own_sequences = 2
-
-    def __init__(
-        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
-    ) -> None:
-        super().__init__(backend, model, spec, cells, min(sequences, MOST_SEQUENCES - self.own_sequences), states)
-        self._window = int(lib.llama_model_n_swa(model))
-        self._guard, self._carrier = self.sequences, self.sequences + 1
-        self._turn = 0  # of the piece that is counted next
-        self._guarded = [0] * self.sequences  # by sequence: the guard holds its cells before this position
-
-    def decode(self, runs: Sequence[Run]) -> None:
-        super().decode(runs)
-        for sequence, end in {run.sequence: run.start + len(run.tokens) for run in runs}.items():
-            if end - self._guarded[sequence] >= self._window // 2:
-                self._guard_until(sequence, end)
-
-    def copy(self, source: int, target: int, start: int, end: int) -> None:
-        if self._guarded[target] < start:
-            self._guard_until(target, start)
-        super().copy(source, target, start, end)
-        self._guarded[target] = min(max(start, self._guarded[source]), end)
-
-    def remove(self, sequence: int, start: int, end: int) -> None:
-        begin, length, guarded = self._begin(sequence), self.length(sequence), self._guarded[sequence]
-        super().remove(sequence, start, end)
-        if end < 0 or end >= length:
-            self._guarded[sequence] = min(guarded, start)
-        first, last = max(start, begin), min(guarded, end) if end >= 0 else guarded
-        if first >= last:
-            return  # the guard holds none of these cells because of this sequence
-        lib.llama_memory_seq_rm(self._memory, self._guard, first, last)
-        for other in range(self.sequences):
-            if self._guarded[other] > first:
-                lib.llama_memory_seq_cp(self._memory, other, self._guard, first, min(last, self._guarded[other]))
-
-    def save(self, sequence: int) -> bytes:
-        parts = list[bytes]()
-        for start in self._starts(sequence):
-            with self._carrying(sequence, start):
-                piece = LlamaMemory.save(self, self._carrier)
-            parts += (PIECE_LENGTH.pack(len(piece)), piece)
-        return b"".join(parts)
-
-    def restore(self, sequence: int, state: bytes) -> int:
-        cells = 0
-        for piece in pieces_of(state):
-            found = LlamaMemory.restore(self, self._carrier, piece)
-            for holder in (sequence, self._guard) if found else ():
-                lib.llama_memory_seq_cp(self._memory, self._carrier, holder, -1, -1)
-            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
-            if not found:
-                self.remove(sequence, 0, -1)
-                return 0
-            self._guarded[sequence] = self.length(sequence)
-            cells += found
-        return cells
-
-    def count(self, sequence: int) -> int:
-        """Each piece is a copy, 0.6 ms at 32k: of many some are counted, in turn, and the others taken for whole."""
-        starts, length = self._starts(sequence), self.length(sequence)
-        counted, missing = min(len(starts), max(1, COUNTED // self.cells)), 0
-        for turn in range(self._turn, self._turn + counted):
-            start = starts[turn % len(starts)]
-            with self._carrying(sequence, start):
-                missing += min(self._window, length - start) - self._cells_of(self._carrier)
-        self._turn += counted
-        return length - starts.start - missing if starts else 0
-
-    def _starts(self, sequence: int) -> range:
-        """Where the pieces of a sequence begin."""
-        return range(self._begin(sequence), self.length(sequence), self._window)
-
-    @contextmanager
-    def _carrying(self, sequence: int, start: int) -> Iterator[None]:
-        """The carrier holds one piece of a sequence."""
-        lib.llama_memory_seq_cp(self._memory, sequence, self._carrier, start, start + self._window)
-        try:
-            yield
-        finally:
-            lib.llama_memory_seq_rm(self._memory, self._carrier, -1, -1)
-
-    def _guard_until(self, sequence: int, end: int) -> None:
-        lib.llama_memory_seq_cp(self._memory, sequence, self._guard, self._guarded[sequence], end)
-        self._guarded[sequence] = end
-
-
-class SmallWindowMemory(LlamaMemory):
-    """The memory of a model whose sliding layers keep windows alone. It cannot be cut in ranges.
-
-    llama.cpp gives a used cell to a new token where one sequence alone holds it and the window of that sequence has passed
-    it. Cells behind the window of a sequence that is copied have two holders: they would never be taken again, and stop
-    the cache up. So a sequence is trimmed to its window before it is copied:
-
-        layers that attend to all   ├────────────────────────────────────────┤
-        layers that slide                              . . . . . ├─ window ──┤   . . . cells that were not yet taken
-
-    Then of each sequence at most a window of cells cannot be taken, and the cache has as many windows and a batch beside.
-    """
-
-    def __init__(
-        self, backend: LlamaBackend, model: object, spec: EngineSpec, cells: int, sequences: int, states: StateSizes
-    ) -> None:
-        super().__init__(backend, model, spec, cells, sequences, states)
-        self._window = int(lib.llama_model_n_swa(model))
-
-    def copy(self, source: int, target: int, start: int, end: int) -> None:
-        if self.length(source) - self._begin(source) > self._window and not self.length(target):
-            self._trim(source, target)
-        super().copy(source, target, start, end)
-
-    def _trim(self, sequence: int, carrier: int) -> None:
-        """Nothing of llama.cpp removes cells of sliding layers alone, but to read a state of theirs does, and puts its own
-        cells in their place. So the last cell's is read; the carrier, which is empty, holds the rest meanwhile."""
-        end = self.length(sequence)
-        start, last = end - self._window, end - 1
-        lib.llama_memory_seq_cp(self._memory, sequence, carrier, last, end)
-        size, flags = self.sliding_size(carrier), lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        state = (ctypes.c_uint8 * size)()
-        lib.llama_state_seq_get_data_ext(self._context, state, size, carrier, flags)
-        lib.llama_memory_seq_cp(self._memory, sequence, carrier, start, last)
-        lib.llama_memory_seq_rm(self._memory, sequence, start, last)
-        read = lib.llama_state_seq_set_data_ext(self._context, state, size, sequence, flags)
-        lib.llama_memory_seq_cp(self._memory, carrier, sequence, start, last)
-        lib.llama_memory_seq_rm(self._memory, carrier, -1, -1)
-        if read != size or self._begin(sequence) != start:
-            raise BackendError(f"llama.cpp could not trim sequence {sequence} to the window before {end}")
 
 
 def unset(size: int) -> bytes:
@@ -413,18 +184,10 @@ def unset(size: int) -> bytes:
     return made
 
 
-def address_of(state: bytes) -> "ctypes._Pointer[ctypes.c_uint8]":
-    return ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
-
-
-def pieces_of(state: bytes) -> Iterator[bytes]:
-    """Those that are there whole."""
-    at = 0
-    while at + PIECE_LENGTH.size <= len(state):
-        (length,) = PIECE_LENGTH.unpack_from(state, at)
-        at += PIECE_LENGTH.size + length
-        if at <= len(state):
-            yield state[at - length : at]
+def address_of(state: bytes, at: int = 0) -> "ctypes._Pointer[ctypes.c_uint8]":
+    """Of its byte `at`, while the caller holds `state`."""
+    begin = ctypes.cast(ctypes.c_char_p(state), ctypes.c_void_p).value or 0
+    return ctypes.cast(begin + at, ctypes.POINTER(ctypes.c_uint8))
 
 
 class Rows:

@@ -22,7 +22,7 @@ log = logging.getLogger("llama.cpp")
 
 # ggml's levels: none, debug, info, warn, error, cont (goes on with the line before).
 LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
-CONTINUES = 5
+DETAIL, CONTINUES = 1, 5
 BUFFER = re.compile(r"(\S+) +(?:compute|output) buffer size = +([\d.]+) MiB")
 MIB = 1024 * 1024
 
@@ -38,11 +38,17 @@ class LogLines(threading.local):
 
     def __init__(self) -> None:
         self._level = logging.DEBUG
+        self._dropped = False
         self._rest = ""
         self.last_error = ""
         self.buffers: dict[str, float] | None = None  # MiB by device, of the context that this thread makes now
 
     def __call__(self, level: int, text: bytes | None, _: Any = None) -> None:
+        if level != CONTINUES:
+            # A context has hundreds of such lines: put together they took three times as long as making it.
+            self._dropped = level == DETAIL and not log.isEnabledFor(logging.DEBUG)
+        if self._dropped:
+            return
         if level != CONTINUES:
             self._flush()
             self._level = LEVELS.get(level, logging.DEBUG)

@@ -9,7 +9,8 @@ import pytest
 from support.backends import feed
 
 from orchestrator.engine.backend import Memory
-from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
+from orchestrator.engine.llama.backend import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec
 

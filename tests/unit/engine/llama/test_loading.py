@@ -14,8 +14,8 @@ from support.waiting import SOON
 
 from orchestrator.engine.child import worker
 from orchestrator.engine.child.worker import Watchdog
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, reported
-from orchestrator.engine.llama.memory import LlamaBackend
 from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown, Wire
 from orchestrator.engine.model import EngineSpec
 

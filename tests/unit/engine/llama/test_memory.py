@@ -3,6 +3,8 @@
 Each carries a sequence that stands at the end of a node (an anchor); it is copied and saved there and nowhere else.
 """
 
+import logging
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from support import odd_models
 
 from orchestrator.engine.backend import BackendError, Memory, Run, Sampled
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec
 
@@ -158,3 +160,15 @@ def test_a_sliding_window_forgets_old_cells_though_free_ones_are_there(tmp_path:
     assert not same(view(backend, memory, feed(memory, 1, OTHER, 200)), fresh(backend, FLOOR[:200] + OTHER))
     memory.close()
     backend.close()
+
+
+def test_a_memory_takes_what_llama_cpp_says_of_cells_and_states(
+    backend: LlamaBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Recurrent states are there for each sequence, whatever the number of cells."""
+    with caplog.at_level(logging.DEBUG, "llama.cpp"):
+        memory = backend.open(2048, 6)
+    sizes = [re.search(r"(?:KV|RS) buffer size = +([\d.]+) MiB", record.getMessage()) for record in caplog.records]
+    logged = sum(float(size[1]) for size in sizes if size)
+    assert memory.footprint / 2**20 == pytest.approx(logged, abs=0.02)
+    memory.close()

@@ -9,8 +9,10 @@ from support import odd_models
 from support.backends import Subject, feed, subject
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory, SmallWindowMemory
+from orchestrator.engine.llama.backend import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.llama.model_files import fingerprint
+from orchestrator.engine.llama.windows import SmallWindowMemory
 from orchestrator.engine.model import EngineSpec
 
 WINDOW = odd_models.WINDOW
@@ -41,7 +43,7 @@ def test_a_cache_whose_shared_cells_are_not_trimmed_stops_up(small: Subject) -> 
     backend = small.backend
     assert isinstance(backend, LlamaBackend)
     for kind in (SmallWindowMemory, LlamaMemory):
-        memory = kind(backend, backend._model, backend._spec, CELLS, SEQUENCES, backend._states)
+        memory = kind(backend.loaded, CELLS, SEQUENCES)
         if kind is LlamaMemory:
             with pytest.raises(BackendError):
                 sharing(memory, small.floor)

@@ -10,7 +10,7 @@ from support import odd_models
 from support.backends import Subject, feed, subject
 
 from orchestrator.engine.backend import BackendError, Memory
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 
 WINDOW = odd_models.WINDOW
@@ -172,7 +172,7 @@ def test_a_hole_in_a_long_sequence_is_found_though_each_count_looks_at_two_piece
 ) -> None:
     memory = sliding.open(CELLS, SEQUENCES)
     feed(memory, 0, sliding.floor)
-    monkeypatch.setattr("orchestrator.engine.llama.memory.COUNTED", 2 * CELLS)
+    monkeypatch.setattr("orchestrator.engine.llama.windows.COUNTED", 2 * CELLS)
     rounds = range(-(-len(sliding.floor) // WINDOW // 2))
     assert {memory.count(0) for _ in rounds} == {len(sliding.floor)}
     memory.remove(0, 300, 310)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.llama.native import CONTINUES, WHOLE, LogLines, digest, digest_of, identity
+from orchestrator.engine.llama.native import CONTINUES, DETAIL, WHOLE, LogLines, digest, digest_of, identity
 
 
 @pytest.fixture
@@ -63,3 +63,15 @@ def test_what_two_threads_log_at_once_stays_two_lines(caplog: pytest.LogCaptureF
         assert other.submit(lambda: lines.last_error).result() == "an error"
     assert [record.getMessage() for record in caplog.records] == ["an error", "a context of 512 tokens"]
     assert lines.last_error == ""
+
+
+def test_details_are_logged_where_they_are_wanted_and_dropped_with_what_continues_them_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+):
+    lines = LogLines()
+    for wanted in (logging.INFO, logging.DEBUG):
+        with caplog.at_level(wanted, "llama.cpp"):
+            lines(DETAIL, b"a tensor ")
+            lines(CONTINUES, b"of a graph\n")
+            lines(3, b"a warning\n")
+    assert [record.getMessage() for record in caplog.records] == ["a warning", "a tensor of a graph", "a warning"]

@@ -17,7 +17,7 @@ from support.machine import END_EVERY, Machine, naive_answer
 from support.vaults import code, line, quoting
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.llama.memory import LlamaBackend
+from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Cancel, Grant, InferenceJob, Outcome, Reason, Sampling, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler.admission import MOST_LOGPROBS, RANGES, FloorIds, out_of_range, refused
 

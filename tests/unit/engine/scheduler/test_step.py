@@ -18,7 +18,8 @@ from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeBackend, FakeMemory
-from orchestrator.engine.llama.memory import LlamaBackend, LlamaMemory
+from orchestrator.engine.llama.backend import LlamaBackend
+from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.messages import (
     AnswerDelta,
     Completion,
