@@ -61,7 +61,7 @@ class SigilView(ContextView):
 
 
 class CodexPiece(ContextView):
-    """One file in the codex's coverage. `kind`: full, skeleton or map."""
+    """One file in the codex's coverage. `kind`: full, skeleton, or line, whose text names what the file defines."""
 
     path: Line
     text: str

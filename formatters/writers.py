@@ -101,6 +101,10 @@ _INTRODUCTION = (
 )
 
 
+LINE = "line"  # the kind of a piece that only names what its file defines
+LINES_HEADING = "# Other files, with what they define. They can be searched.\n"
+
+
 def codex_items(pieces: "Memo[tuple[CodexPiece, ...], tuple[Item, ...]]", codex: CodexView) -> tuple[Item, ...]:
     amended = (amendment_item(amendment, key="7") for amendment in codex.amendments)
     return (_heading(codex.name), *pieces(codex.pieces), *amended)
@@ -117,13 +121,23 @@ def _heading(name: str) -> Item:
 
 
 def _piece_items(pieces: tuple[CodexPiece, ...]) -> tuple[Item, ...]:
-    return tuple(_piece(place, piece) for place, piece in enumerate(pieces))
+    """The key is the place in the generation's frozen order, not the path: files that change often are last. Lines come
+    behind all others, under a heading of their own."""
+    shown = [piece for piece in pieces if piece.kind != LINE]
+    lines = [piece for piece in pieces if piece.kind == LINE]
+    return (
+        *(Item(f"3/{place:08d}", piece_text(one), one.path, node="codex") for place, one in enumerate(shown)),
+        *([Item("4", LINES_HEADING, "other files", node="codex")] if lines else []),
+        *(Item(f"5/{place:08d}", piece_text(one), one.path, node="codex") for place, one in enumerate(lines)),
+    )
 
 
-def _piece(place: int, piece: CodexPiece) -> Item:
+def piece_text(piece: CodexPiece) -> str:
+    """A file of the floor as it is written there."""
+    if piece.kind == LINE:
+        return f"{piece.path}: {piece.text}\n" if piece.text else f"{piece.path}\n"
     heading = piece.path if piece.kind == "full" else f"{piece.path} ({piece.kind})"
-    # The key is the place in the generation's frozen order, not the path: files that change often are last.
-    return Item(f"3/{place:08d}", passage(heading, piece.text), piece.path, node="codex")
+    return passage(heading, piece.text)
 
 
 def environment_items(around: EnvironmentView, sigil: SigilView) -> tuple[Item, ...]:

@@ -1,35 +1,56 @@
-"""The forms of a file in the floor: its skeleton, and the choice of hot files, which are whole. Pure and deterministic.
+"""What of a file is in the floor, and which file gets how much. Pure and deterministic.
 
-A skeleton has the signatures and first doc lines of all definitions, each with its line number, so that it can be cited:
+    nothing < line < skeleton < body
+
+A *line* names what the file defines. A *skeleton* is its outline: the signatures and first doc lines of all definitions,
+each with its line number, so that it can be cited:
 
     83 class App(Scaffold): The application object.
     212   def route(self, rule, **options): Registers a view function.
 
-A text without definitions is represented by its first lines. The caller decides the codex's coverage.
+A text without definitions is represented by its first lines. A *body* is the whole text. The caller decides between which
+levels a codex moves, and gives budget and costs in tokens.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import inf
 
 from codex.documents import Document
 from codex.outline.symbols import Outline, Symbol, first_lines, outline
 
 _FIRST_LINES = 3  # of a text without headings
+_LINE_CHARS = 60  # names of a line
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code
 _LEFT_OUT = frozenset({"key", "rule", "element"})  # of data files: their names are their content
 _FUNCTIONS = frozenset({"function", "method"})
-_WEIGHTS = (1.0, 1.0, 2.0)  # churn, centrality, touched: earlier questions predict the next one best
+_TOLD = (0.0, 0.1, 0.6, 1.0)  # by level, of what a body tells: most questions are about what a definition is and where
+_TOUCHED = 4.0  # earlier questions predict the next one best
+
+
+def summary_line(document: Document, parsed: Outline) -> str:
+    """The names of the outermost definitions, those for others first; else the first line."""
+    names = dict.fromkeys(one.name for one, depth in _visible(_ordered(parsed)) if not depth and one.name)
+    said = ", ".join(sorted(names, key=lambda name: name.startswith("_")))
+    if not said:
+        said = next((text for _, text in first_lines(document.text, 1)), "")
+    return said if len(said) <= _LINE_CHARS else f"{said[:_LINE_CHARS].rpartition(' ')[0] or said[:_LINE_CHARS]} …"
 
 
 def skeleton(document: Document, parsed: Outline | None = None) -> str:
     """Signatures and first doc lines with their line numbers, one a line; ends with a newline unless it is empty."""
     found = parsed if parsed is not None else outline(document)
-    every = sorted((*found.symbols, *found.fields), key=lambda symbol: symbol.start)
-    lines = [_line(symbol, depth) for symbol, depth in islice(_visible(every), _SYMBOLS)]
+    lines = [_signature(symbol, depth) for symbol, depth in islice(_visible(_ordered(found)), _SYMBOLS)]
     if not lines:
         lines = [f"{number} {text}" for number, text in first_lines(document.text, _FIRST_LINES)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _ordered(parsed: Outline) -> list[Symbol]:
+    return sorted((*parsed.symbols, *parsed.fields), key=lambda symbol: symbol.start)
 
 
 def _visible(symbols: Iterable[Symbol]) -> Iterator[tuple[Symbol, int]]:
@@ -54,45 +75,97 @@ def _holds(outer: Symbol, inner: Symbol) -> bool:
     return inner.start <= outer.end and inner.qualname.startswith(f"{outer.qualname}.")
 
 
-def _line(symbol: Symbol, depth: int) -> str:
+def _signature(symbol: Symbol, depth: int) -> str:
     head = symbol.signature or symbol.name
     doc = f": {symbol.doc}" if symbol.doc and symbol.doc != head else ""
     return f"{symbol.start} {'  ' * depth}{head}{doc}"
 
 
-@dataclass(frozen=True)
-class Heat:
-    """The reasons for a whole body in the floor. Numbers of any scale, compared among the files only.
+# -- which file gets how much
 
-    `tokens`: cost of the body beyond its skeleton; `churn`: recent commits; `centrality`: PageRank in the graph of files;
-    `touched`: questions whose answers used it.
+
+class Level(IntEnum):
+    NOTHING = 0
+    LINE = 1
+    SKELETON = 2
+    BODY = 3
+
+
+@dataclass(frozen=True)
+class FileSigns:
+    """Why a file matters, numbers of any scale, compared among the files only.
+
+    `centrality`: PageRank in the graph of files; `churn`: recent commits; `touched`: questions whose answers used it;
+    `role`: the share of its role, 1 for source.
     """
 
     path: str
-    tokens: int
-    churn: float = 0.0
     centrality: float = 0.0
+    churn: float = 0.0
     touched: float = 0.0
+    role: float = 1.0
 
 
-def hot(files: Sequence[Heat], budget: int) -> tuple[str, ...]:
-    """Paths whose bodies fit `budget` tokens, hottest first; a file that does not fit is skipped."""
-    chosen: list[str] = []
-    left = budget
-    greatest = tuple(max((each[kind] for each in map(_parts, files)), default=0.0) for kind in range(len(_WEIGHTS)))
-    for one in sorted(files, key=lambda heat: (-_heat(heat, greatest), heat.path)):
-        if 0 < one.tokens <= left:
-            chosen.append(one.path)
-            left -= one.tokens
-    return tuple(chosen)
+@dataclass(frozen=True)
+class GradedFile:
+    """`value` of its whole text, above 0; `costs`: tokens of each level above NOTHING, as many as the file may have."""
+
+    path: str
+    value: float
+    costs: tuple[int, ...]
+
+    def cost(self, level: Level) -> int:
+        return self.costs[level - 1] if level else 0
 
 
-def _parts(one: Heat) -> tuple[float, ...]:
-    return (one.churn, one.centrality, one.touched)
+def values(files: Sequence[FileSigns]) -> dict[str, float]:
+    """By path: centrality, recency of change, what questions touched, and role, multiplied."""
+    churn = max((one.churn for one in files), default=0.0) or 1.0
+    touched = max((one.touched for one in files), default=0.0) or 1.0
+    least = min((one.centrality for one in files if one.centrality > 0), default=1.0)
+    return {
+        one.path: max(one.centrality, least)
+        * (1 + one.churn / churn)
+        * (1 + _TOUCHED * one.touched / touched)
+        * one.role
+        for one in files
+    }
 
 
-def _heat(one: Heat, greatest: Sequence[float]) -> float:
-    """A weighted sum of shares of the greatest."""
-    return sum(
-        weight * part / top for weight, part, top in zip(_WEIGHTS, _parts(one), greatest, strict=True) if top > 0
-    )
+def levels(files: Sequence[GradedFile], budget: int, least: Level = Level.NOTHING) -> dict[str, Level]:
+    """The level of each file, from `least` up, so that all cost at most `budget` together: again and again the raise that
+    gives the most value for a token, of all that still fit.
+
+    No raise fits in what is left: at least 95 % of the budget are used where one of at most 5 % is left. A larger budget
+    never has less value. Requires that `least` fits.
+    """
+    chosen = {one.path: least for one in files}
+    left = budget - sum(one.cost(least) for one in files)
+    waiting = [raised for one in files for raised in _best_raise(one, least, left)]
+    heapify(waiting)
+    by_path = {one.path: one for one in files}
+    while waiting:
+        _, path, level = heappop(waiting)
+        file = by_path[path]
+        cost = file.cost(level) - file.cost(chosen[path])
+        if cost <= left:
+            chosen[path] = level
+            left -= cost
+        for again in _best_raise(file, chosen[path], left):
+            heappush(waiting, again)
+    return chosen
+
+
+def _best_raise(file: GradedFile, now: Level, left: int) -> list[tuple[float, str, Level]]:
+    """The raise of a file that gives the most for a token, of those that fit, as an entry of a heap; none fits: none."""
+    return sorted(
+        (-_gain(file, now, level), file.path, level)
+        for level in islice(Level, now + 1, len(file.costs) + 1)
+        if file.cost(level) - file.cost(now) <= left
+    )[:1]
+
+
+def _gain(file: GradedFile, now: Level, level: Level) -> float:
+    """Value for a token."""
+    cost = file.cost(level) - file.cost(now)
+    return file.value * (_TOLD[level] - _TOLD[now]) / cost if cost > 0 else inf

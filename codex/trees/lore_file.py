@@ -4,7 +4,7 @@
     include = ["*.py"]               # as --include and --exclude, and added to them
     exclude = ["tests/data/"]
     overhead = 0.25                  # shares of the window …
-    skeleton_window = 16000          # … and sizes in tokens, as the program's own settings name them
+    map_window = 8000                # … and sizes in tokens, as the program's own settings name them
 
 It comes with the code, so it is not trusted: at most 64 KiB, no link, numbers within ranges, unknown keys refused. It sets
 only which files are loaded and how much of them; it never reads or runs anything. The caller interprets its numbers.
@@ -26,7 +26,7 @@ LORE_FILE = ".lore.toml"
 _MOST_BYTES = 64 * 1024
 _GLOBS_AT_MOST = 200
 _SHARES = ("overhead", "window_share", "map_share", "step_up_share", "rebase_share")
-_SIZES = ("skeleton_window", "map_window")
+_SIZES = ("map_window",)
 _KEYS = ("tier", "include", "exclude", *_SHARES, *_SIZES)
 _LARGEST = 1 << 31
 # A key `a.a.a…`: Python's reader takes the square of its parts, a second and a half for 64 KiB. We have none with a dot.

@@ -23,7 +23,7 @@ from orchestrator.answering.conversations import (
     resumed,
 )
 from orchestrator.answering.grounding import Passage, Pointed, pointed
-from orchestrator.codices.building import one_line
+from orchestrator.codices.coverages import one_line
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.lifecycle import CodexLifecycle

@@ -1,7 +1,7 @@
 """From a generation to a codex state: its coverages counted, one of them decided, its pieces written.
 
     whole, where it has a chance ─▶ exact tokens ─┐
-    skeleton, map ─▶ exact tokens ────────────────┴▶ decide_coverage ─▶ pieces of that coverage ─▶ the log behind them
+    skeletons, where they have ─▶ exact tokens ───┴▶ decide_coverage ─▶ levels of files ─▶ pieces ─▶ the log behind them
 
 A codex that does not fit whole is never held in memory whole. Counting and parsing find what an earlier run left: after a
 restart an unchanged codex is built from what is remembered. Changes on disk are applied to a state here, too.
@@ -10,33 +10,39 @@ restart an unchanged codex is built from what is remembered. Changes on disk are
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from codex.catalog.databases import SqliteBytesCache
-from codex.catalog.generations import Codex, Generation
+from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.citations import Files
 from codex.documents import Document, lines
 from codex.errors import ArchiveDamaged, CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
 from codex.library import Library, SampledFile, draw_sample
+from codex.outline.coverage import Level
 from codex.progress import OnProgress, progress_at, silent
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexPiece, CodexView, IdentityView, SigilView, TurnContext
+from formatters.writers import LINES_HEADING, piece_text
 from orchestrator.codices.coverages import (
-    CoverageDrafter,
-    CoverageDrafts,
-    beyond_skeletons,
-    chosen,
+    BYTES_PER_TOKEN,
+    GRADED_BYTES,
+    LEAST_SKELETON,
+    Grading,
+    Outlined,
+    Outliner,
     churn_of,
+    most_telling,
+    whole_piece,
     whole_tokens,
 )
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
-from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.codices.state import CodexState, CodexStateStore, FrozenLevels
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget, translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.composing import Floor
@@ -73,6 +79,7 @@ class _BuildSource:
     rebase_share: float | None
     forced: Coverage | None
     notices: tuple[str, ...]
+    outlined: dict[str, Outlined] = field(default_factory=dict)  # by path, filled as files are needed
 
     def view(self, tier: str, pieces: tuple[CodexPiece, ...]) -> CodexView:
         tree = self.generation.state
@@ -142,15 +149,18 @@ class CodexBuilder:
         source = await asyncio.to_thread(self._source, name, room, forced, keep)
         whole = await asyncio.to_thread(self._whole, source)
         full = await self._count(whole, identity, report) if whole else await asyncio.to_thread(self._about, source)
-        drafts = await asyncio.to_thread(self._drafts, source, report)
-        sizes = CoverageSizes(full, drafts.skeleton_tokens, drafts.map_tokens, () if whole else ("full",))
+        heading = await self._count(source.view("none", ()), identity, silent)
+        skeletons = await asyncio.to_thread(self._skeleton_tokens, source, report)
+        skeleton = None if skeletons is None else heading + skeletons
+        sizes = CoverageSizes(full, skeleton, full if skeleton is None else skeleton, () if whole else ("full",))
         await asyncio.to_thread(self.store.sized, name, sizes)
         decision, why_not = (keep, ()) if keep else decided(sizes, room, source.settings, source.forced, strict=strict)
         if decision.coverage is Coverage.FULL and whole is not None:
             view, tokens = whole, full
+        elif decision.coverage is Coverage.NONE:
+            view, tokens = source.view("none", ()), heading
         else:
-            view = await asyncio.to_thread(self._below_full, source, drafts, decision)
-            tokens = await self._count(view, identity, silent)
+            view, tokens, decision = await self._graded(source, whole, identity, decision, heading, report)
         chunks = await asyncio.to_thread(self.chunks, name)
         log = await asyncio.to_thread(self.library.catalog.amendments, name, source.generation.number)
         return await self.amended(source.state(view, tokens, sizes, decision, why_not, chunks), log)
@@ -237,45 +247,77 @@ class CodexBuilder:
             report(progress_at("count", min(first + COUNT_PAGE, len(texts)), len(texts), time.monotonic() - began))
         return total
 
-    # -- below
+    # -- between none and full
 
-    def _drafts(self, source: "_BuildSource", report: OnProgress) -> CoverageDrafts:
-        generation, count = source.generation, self.model().count_in_thread
-        drafter = CoverageDrafter(self.library.catalog.documents, count, self.remembered, source.settings)
-        frozen = self.store.frozen(generation.codex, generation.number)
-        return drafter.drafts(generation, source.room, source.forced, report, ranked=frozen is None)
+    def _skeleton_tokens(self, source: "_BuildSource", report: OnProgress) -> int | None:
+        """Of all files; None for a codex that is far too large."""
+        generation = source.generation
+        hopeless = generation.bytes / BYTES_PER_TOKEN * LEAST_SKELETON > limit_of(source.room, source.settings)
+        if hopeless and source.forced is not Coverage.SKELETON:
+            return None
+        known = self._outlined(source, generation.entries, report)
+        texts = [piece_text(known[one.path].piece(one.path, Level.SKELETON)) for one in generation.entries]
+        return sum(self.model().count_in_thread(texts))
 
-    def _below_full(self, source: "_BuildSource", made: CoverageDrafts, decision: CoverageDecision) -> CodexView:
-        if decision.coverage is Coverage.SKELETON:
-            return source.view("skeleton", self._skeleton(source.generation, made, decision.hot_tokens))
-        with_map = decision.coverage is Coverage.MAP and made.map_text
-        pieces = (CodexPiece(path="repository map", text=made.map_text, kind="map"),) if with_map else ()
-        return source.view(decision.coverage.value, pieces)
-
-    def _skeleton(self, generation: Generation, made: CoverageDrafts, hot_tokens: int) -> tuple[CodexPiece, ...]:
-        """Signatures of all files and the bodies of hot ones, in the generation's order."""
-        hot = set(self._hot(generation, made, hot_tokens))
-        whole = self.library.catalog.documents([entry for entry in generation.entries if entry.path in hot])
-        bodies = {one.path: whole_piece(one) for one in whole}
-        return tuple(
-            bodies.get(entry.path)
-            or CodexPiece(path=one_line(entry.path), text=made.skeletons.get(entry.path, ""), kind="skeleton")
-            for entry in generation.entries
-        )
-
-    def _hot(self, generation: Generation, made: CoverageDrafts, budget: int) -> tuple[str, ...]:
-        """Frozen with the generation, as long as there is room for it."""
-        name, count, documents = generation.codex, self.model().count_in_thread, self.library.catalog.documents
-        frozen = self.store.frozen(name, generation.number)
+    async def _graded(
+        self,
+        source: "_BuildSource",
+        whole: CodexView | None,
+        identity: IdentityView,
+        decision: CoverageDecision,
+        heading: int,
+        report: OnProgress,
+    ) -> tuple[CodexView, int, CoverageDecision]:
+        """Each file at its level: those that are frozen with the generation, as long as they are kept."""
+        codex, number, tier = source.codex.name, source.generation.number, decision.coverage
+        frozen = self.store.frozen(codex, number).get(tier)
         if frozen is not None:
-            wanted = set(frozen)
-            entries = [entry for entry in generation.entries if entry.path in wanted]
-            if sum(beyond_skeletons(entries, made.skeletons, count, documents).values()) <= budget:
-                return frozen
-        churn, touched = self._churn(name), self.store.touched(name)
-        hot = chosen(generation, made.skeletons, made.ranks, churn, touched, budget, count, documents)
-        self.store.freeze(name, generation.number, hot)
-        return hot
+            view = await asyncio.to_thread(self._view_at, source, tier, frozen.levels, report)
+            tokens = await self._count(view, identity, silent)
+            if decision.keeps(tokens, frozen.tokens):
+                return view, tokens, replace(decision, tokens=min(frozen.tokens, decision.limit))
+        chosen = await asyncio.to_thread(self._levels, source, whole, decision, heading, report)
+        self.store.freeze(codex, number, tier, FrozenLevels(chosen, decision.tokens))
+        view = await asyncio.to_thread(self._view_at, source, tier, chosen, report)
+        return view, await self._count(view, identity, silent), decision
+
+    def _levels(
+        self,
+        source: "_BuildSource",
+        whole: CodexView | None,
+        decision: CoverageDecision,
+        heading: int,
+        report: OnProgress,
+    ) -> str:
+        """A digit for each file of the generation, in its order."""
+        name, count, documents = source.codex.name, self.model().count_in_thread, self.library.catalog.documents
+        entries, is_map = source.generation.entries, decision.coverage is Coverage.MAP
+        graded = most_telling(entries, GRADED_BYTES) if is_map else entries
+        known = self._outlined(source, graded, report)
+        bodies = count([piece_text(one) for one in whole.pieces]) if whole and not is_map else []
+        counted = {one.path: tokens for one, tokens in zip(entries, bodies, strict=bool(bodies))}
+        grading = Grading(graded, known, counted, self._churn(name), self.store.touched(name), count, documents)
+        budget, lines = decision.tokens - heading, sum(count([LINES_HEADING]))
+        chosen = grading.of_map(budget - lines) if is_map else grading.with_bodies(budget)
+        return "".join(str(int(chosen.get(one.path, Level.NOTHING))) for one in entries)
+
+    def _view_at(self, source: "_BuildSource", tier: Coverage, chosen: str, report: OnProgress) -> CodexView:
+        entries = source.generation.entries
+        shown = [(one, Level(int(digit))) for one, digit in zip(entries, chosen, strict=True) if digit != "0"]
+        known = self._outlined(source, [one for one, level in shown if level is not Level.BODY], report)
+        whole = self.library.catalog.documents([one for one, level in shown if level is Level.BODY])
+        bodies = {one.path: whole_piece(one) for one in whole}
+        pieces = (bodies.get(one.path) or known[one.path].piece(one.path, level) for one, level in shown)
+        return source.view("map" if tier is Coverage.MAP else "skeleton", tuple(pieces))
+
+    def _outlined(
+        self, source: "_BuildSource", entries: Sequence[FileEntry], report: OnProgress
+    ) -> Mapping[str, Outlined]:
+        """Of these files, each read once for a build."""
+        missing = [one for one in entries if one.path not in source.outlined]
+        outliner = Outliner(self.library.catalog.documents, self.remembered)
+        source.outlined.update(outliner.outlined(missing, report) if missing else {})
+        return {one.path: source.outlined[one.path] for one in entries}
 
     def _churn(self, name: str) -> Mapping[str, int]:
         try:
@@ -321,7 +363,6 @@ def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
     return CoverageSettings(
         overhead_share=said.get("overhead", usual.overhead_share),
         window_share=said.get("window_share", usual.window_share),
-        skeleton_window=int(said.get("skeleton_window", usual.skeleton_window)),
         map_window=int(said.get("map_window", usual.map_window)),
         map_share=said.get("map_share", usual.map_share),
         step_up_share=said.get("step_up_share", usual.step_up_share),
@@ -331,14 +372,6 @@ def settings_of(own: LoreFile, usual: CoverageSettings) -> CoverageSettings:
 def own_tier(own: LoreFile) -> Coverage | None:
     """The coverage that the codex asks for. Raises InvalidRequest for one that does not exist."""
     return None if own.tier in (None, "auto") else coverage_named(own.tier or "")
-
-
-def whole_piece(document: Document) -> CodexPiece:
-    return CodexPiece(path=one_line(document.path), text=document.text)
-
-
-def one_line(path: str) -> str:
-    return " ".join(path.splitlines())
 
 
 def amendment_of(entry: Entry, moved: str = "") -> AmendmentView:

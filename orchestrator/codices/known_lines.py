@@ -9,7 +9,7 @@ A change is written as parts that are shorter than the file:
 The first numbers are the file's as it is now, the second ones as it was before. Laid over each other in turn, the parts
 give the file as it is. What is known of a file is its state in the floor with the log laid over it:
 
-    floor  whole, or by the lines that a skeleton or a map lists        7   def route(self)
+    floor  whole, or by the lines that a skeleton lists                 7   def route(self)
     log    whole, or by changed parts                                   ten lines in place of lines 1-2
     known  replaced lines are known as the log has them, others move    15  def route(self)
 
@@ -26,6 +26,7 @@ from codex.documents import Document, lines
 from codex.following.amendments import Amendment, Block, ChangeKind, changed_blocks
 from codex.outline.symbols import Symbol, outline
 from formatters.context import CodexPiece
+from formatters.writers import LINE
 
 NAMED_KINDS = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
 CHANGED_PARTS = "Changed parts. All other lines stand as they were, moved by what was added or removed above them."
@@ -33,7 +34,7 @@ AROUND = 3  # lines before and behind a change that lies in no definition, as in
 LONGEST = 60  # lines of a definition that is written whole; of a longer one the change with what is around it
 SHORTER = 0.75  # of the file's text: above it the file itself says more for about as much
 HEAD = re.compile(r"lines (\d+)-(\d+)(?:, (.*?))?, (?:in place of lines (\d+)-(\d+)|added behind line (\d+)):\n")
-LISTED = re.compile(r"^([^\S\n]*)(\d+)( .*)$", re.MULTILINE)  # a line of a skeleton or a map begins with its number
+LISTED = re.compile(r"^([^\S\n]*)(\d+)( .*)$", re.MULTILINE)  # a line of a skeleton begins with its number
 EXCERPT = re.compile(r"^lines (\d+)-(\d+), .*:\n", re.MULTILINE)  # the head of a changed part
 MOST_LISTED = 40  # listed lines that moved; of more the distance is written
 MOVED = "Lines that were listed before and have moved:"
@@ -189,14 +190,13 @@ Base = Callable[[str], KnownText]
 
 def base_of(pieces: Iterable[CodexPiece]) -> Base:
     """What a floor of these pieces shows of a file, by its path."""
-    by_path = {piece.path: piece for piece in pieces if piece.kind != "map"}
-    maps = [piece.text for piece in pieces if piece.kind == "map"]
+    by_path = {piece.path: piece for piece in pieces}
 
     def base(path: str) -> KnownText:
         piece = by_path.get(path)
-        if piece is not None:
-            return KnownText(whole=True) if piece.kind == "full" else KnownText(heads=heads_in(piece.text))
-        return KnownText(heads=tuple(head for text in maps for head in heads_in(section(text, path))))
+        if piece is None or piece.kind == LINE:
+            return KnownText()
+        return KnownText(whole=True) if piece.kind == "full" else KnownText(heads=heads_in(piece.text))
 
     return base
 
@@ -295,13 +295,6 @@ def spans_now(span: Span, entries: Iterable[Amendment]) -> list[Span]:
 
 def heads_in(text: str) -> tuple[Head, ...]:
     return tuple(Head(int(line[2]), line[1], line[3]) for line in LISTED.finditer(text))
-
-
-def section(text: str, path: str) -> str:
-    """What a map says of a file: the indented lines behind its name."""
-    _, found, behind = f"\n{text}".partition(f"\n{path}\n")
-    end = re.search(r"^\S", behind, re.MULTILINE) if found else None
-    return behind[: end.start()] if end else behind
 
 
 # -- where listed lines are now

@@ -55,7 +55,7 @@ from orchestrator.errors import (
 )
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
-from orchestrator.prompt.coverage import DEFAULT_COVERAGE, coverage_named, decide_coverage, share
+from orchestrator.prompt.coverage import coverage_named, decide_coverage
 from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.places import PHASES, is_url
 from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent
@@ -196,10 +196,7 @@ class CodexLoader:
             found = await asyncio.to_thread(self.library.survey, wanted)
         chat_model = await asyncio.shield(self.model_ready())
         room = self.machine.room(0)
-        map_tokens = share(room.window, DEFAULT_COVERAGE.map_share)
-        sizes = await asyncio.to_thread(
-            surveyed, found.sample, found.files, found.bytes, chat_model.count_in_thread, map_tokens
-        )
+        sizes = await asyncio.to_thread(surveyed, found.sample, found.files, found.bytes, chat_model.count_in_thread)
         decision = decide_coverage(sizes, room)
         report = CodexReport(
             name=found.name,
@@ -209,7 +206,7 @@ class CodexLoader:
             files=found.files,
             skipped=dict(found.skipped),
             notices=found.notices,
-            tokens=tokens_of(sizes),
+            tokens=tokens_of(sizes, decision),
             estimated=sizes.estimated,
             tier=decision.coverage.value,
             reason=f"{decision.reason}; {known_from(found.sample, found.files)}",

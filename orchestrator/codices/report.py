@@ -8,7 +8,7 @@ from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import FreshnessGauge
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.prompt.coverage import CoverageSizes
+from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
 from orchestrator.wire.replies import CodexReport, CoverageTokens, FloorProgress, ProgressEvent
 
 
@@ -41,7 +41,7 @@ class CodexReports:
             files=len(generation.entries),
             skipped=dict(generation.skipped),
             notices=codex.notices,
-            tokens=tokens_of(codex.sizes),
+            tokens=tokens_of(codex.sizes, decision),
             estimated=codex.sizes.estimated,
             tier=decision.coverage.value,
             tier_tokens=codex.tokens_now,
@@ -78,8 +78,9 @@ class CodexReports:
         )
 
 
-def tokens_of(sizes: CoverageSizes) -> CoverageTokens:
-    return CoverageTokens(full=sizes.full, skeleton=sizes.skeleton, map=sizes.map)
+def tokens_of(sizes: CoverageSizes, decision: CoverageDecision) -> CoverageTokens:
+    most = None if sizes.map is None else min(sizes.map, decision.map_limit)
+    return CoverageTokens(full=sizes.full, skeleton=sizes.skeleton, map=most)
 
 
 def progress_event(progress: CodexProgress, name: str = "") -> ProgressEvent:

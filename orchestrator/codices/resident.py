@@ -35,7 +35,7 @@ from orchestrator.prompt.coverage import (
     Pending,
     change_due,
     coverage_named,
-    left,
+    direction,
     redecide,
 )
 
@@ -274,16 +274,17 @@ class ResidentCodices:
         room, level = await self._room(name), self._machine.levels.memory or "calm"
         wanted = redecide(now_has, state.sizes, room, level, settings=state.settings)
         move = self._moves.pop(name, None)
-        if move is not None and move.coverage is wanted.coverage:
+        if move is not None and not direction(move, wanted):
             self._moves[name] = move  # it is under way
             return None
         now, dwell = time.monotonic(), (self._dwell.worse_s, self._dwell.better_s)
-        pending, now_due = change_due(self._pending.get(name), now_has.coverage, wanted.coverage, now, *dwell)
-        self._pending[name] = None if now_due else pending
-        if now_due:
+        pending, left = change_due(self._pending.get(name), now_has, wanted, now, *dwell)
+        due = pending is not None and left <= 0
+        self._pending[name] = None if due else pending
+        if due:
             self._moves[name] = wanted
         elif pending is not None:
-            return left(pending, now_has.coverage, now, *dwell)
+            return left
         elif wanted.reason != now_has.reason:
             self._restate(state, replace(state, decision=replace(now_has, reason=wanted.reason)))
         return None
@@ -302,10 +303,12 @@ class ResidentCodices:
     def _due(self, state: CodexState) -> DueFloor:
         """Where a user has stopped the computing of its floor, only what cannot wait."""
         may_wait = state.name not in self._halted
-        now_has, move = state.decision.coverage, self._moves.get(state.name)
-        if move is not None and (may_wait or move.coverage.rank < now_has.rank):
-            reason = f"{move.coverage} instead of {now_has}, {move.reason}"
-            return DueFloor(coverage=reason, urgent=move.coverage.rank < now_has.rank)
+        now_has, move = state.decision, self._moves.get(state.name)
+        smaller = move is not None and direction(now_has, move) < 0
+        if move is not None and (may_wait or smaller):
+            size = "smaller" if smaller else "larger"
+            instead = f"instead of {now_has.coverage}" if move.coverage is not now_has.coverage else f"of a {size} size"
+            return DueFloor(coverage=f"{move.coverage} {instead}, {move.reason}", urgent=smaller)
         urgent = self.overfull(state)
         reason = self._rebase_reason(state, overfull=urgent)
         if reason and (urgent or may_wait):

@@ -2,14 +2,13 @@
 
 `CodexState` is one generation in one coverage, with what its floor says. Pure.
 
-`CodexStateStore` is one small SQLite file beside the generations: what users asked for, hot files, what questions used,
-and the identity that a floor was made of. Hot files are frozen with their generation, and the text of the identity is
-kept: a floor that is built again after a restart must be the same prefix, though git, memory, questions and identity files
-have changed since. A damaged file is begun again, also when the damage shows late: hot files are then chosen anew, and a
-coverage must be named again.
+`CodexStateStore` is one small SQLite file beside the generations: what users asked for, levels of files, what questions
+used, and the identity that a floor was made of. The levels of a coverage are frozen with their generation, and the text of
+the identity is kept: a floor that is built again after a restart must be the same prefix, though git, memory, questions and
+identity files have changed since. A damaged file is begun again, also when the damage shows late: levels are then chosen
+anew, and a coverage must be named again.
 """
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -63,6 +62,13 @@ SCHEMA = (
     """,
     """
     CREATE TABLE sized (codex TEXT PRIMARY KEY, whole INTEGER NOT NULL, skeleton INTEGER, map INTEGER);
+    """,
+    """
+    DROP TABLE frozen;
+    CREATE TABLE frozen (
+        codex TEXT NOT NULL, tier TEXT NOT NULL, generation INTEGER NOT NULL, tokens INTEGER NOT NULL, levels TEXT NOT NULL,
+        PRIMARY KEY (codex, tier)
+    );
     """,
 )
 STATES = "floors.sqlite3"
@@ -193,12 +199,20 @@ class Wishes:
     watch: bool | None = None
 
 
+@dataclass(frozen=True)
+class FrozenLevels:
+    """A digit for each file of a generation, in its order; and the tokens that they were chosen for."""
+
+    levels: str
+    tokens: int
+
+
 class CodexStateStore:
     """Methods may be called from any thread. `wish`, `rewish`, `halt` and `resume` raise DiskFull."""
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "coverages that were forced must be named again")
-        self._unkept: dict[str, tuple[int, tuple[str, ...]]] = {}  # frozen, and there was no room for it
+        self._unkept: dict[tuple[str, int], dict[str, FrozenLevels]] = {}  # frozen, and there was no room for it
         self._owed: set[str] = set()  # codices that are forgotten, and there was no room to say so
 
     def close(self) -> None:
@@ -305,26 +319,23 @@ class CodexStateStore:
 
     # -- what floors were made of
 
-    def freeze(self, codex: str, generation: int, hot: Iterable[str]) -> None:
-        """From now on these are the hot files of this generation; older generations' are forgotten.
+    def freeze(self, codex: str, generation: int, tier: str, made: FrozenLevels) -> None:
+        """From now on these are the levels of this generation in this coverage; those of older ones are forgotten.
 
         Where they cannot be written they hold until the program ends: a question needs no more, and must not fail.
         """
-        paths = tuple(hot)
-        row = (codex, generation, json.dumps(paths))
-        insert = execution("INSERT OR REPLACE INTO frozen (codex, generation, paths) VALUES (?, ?, ?)", *row)
-        if self._written(codex, insert, f"the hot files of {codex} are chosen anew after a restart"):
-            self._unkept.pop(codex, None)
+        row = (codex, tier, generation, made.tokens, made.levels)
+        insert = execution("INSERT OR REPLACE INTO frozen VALUES (?, ?, ?, ?, ?)", *row)
+        if self._written(codex, insert, f"which files of {codex} are whole is chosen anew after a restart"):
+            self._unkept.get((codex, generation), {}).pop(tier, None)
         else:
-            self._unkept[codex] = (generation, paths)
+            self._unkept.setdefault((codex, generation), {})[tier] = made
 
-    def frozen(self, codex: str, generation: int) -> tuple[str, ...] | None:
-        """The hot files of this generation, None while nothing was frozen."""
-        number, unkept = self._unkept.get(codex, (None, ()))
-        if number == generation:
-            return unkept
-        rows = self._read("SELECT paths FROM frozen WHERE codex = ? AND generation = ?", codex, generation)
-        return tuple(json.loads(rows[0][0])) if rows else None
+    def frozen(self, codex: str, generation: int) -> dict[str, FrozenLevels]:
+        """Of this generation, by coverage."""
+        query = "SELECT tier, levels, tokens FROM frozen WHERE codex = ? AND generation = ?"
+        rows = self._read(query, codex, generation)
+        return {tier: FrozenLevels(*kept) for tier, *kept in rows} | self._unkept.get((codex, generation), {})
 
     def now_resident(self, codex: str, what: ResidentIdentity) -> None:
         """The codex's floor of this version was resident last. Where it cannot be written, a restart computes the newest
@@ -347,7 +358,7 @@ class CodexStateStore:
     def forget(self, codex: str) -> None:
         """Nothing is known of it from now on. Where the disk refuses, its rows go with the next of its name that are
         written, or with the next start: what is dropped must be gone also when there is no room to write that."""
-        self._unkept.pop(codex, None)
+        self._unkept = {key: kept for key, kept in self._unkept.items() if key[0] != codex}
         self._owed.add(codex)
         try:
             self._file.write(lambda database: clear(database, codex))
@@ -422,7 +433,7 @@ class StateBeforeLoad:
     codex: Codex | None
     state: CodexState | None
     wishes: Wishes
-    hot: tuple[str, ...] | None
+    frozen: Mapping[str, FrozenLevels]
     began: float = field(default_factory=time.time)
 
     @property
@@ -436,11 +447,11 @@ def state_before(library: Library, store: CodexStateStore, name: str, state: Cod
     try:
         codex = library.catalog.codex(name)
     except UnknownCodex:
-        return StateBeforeLoad(name, None, None, Wishes(), None)
+        return StateBeforeLoad(name, None, None, Wishes(), {})
     if state is not None:
         codex = replace(codex, newest=state.generation.number)
-    hot = store.frozen(name, codex.newest) if codex.newest is not None else None
-    return StateBeforeLoad(name, codex, state, store.wishes(name), hot)
+    frozen = store.frozen(name, codex.newest) if codex.newest is not None else {}
+    return StateBeforeLoad(name, codex, state, store.wishes(name), frozen)
 
 
 def take_back(library: Library, store: CodexStateStore, was: StateBeforeLoad) -> None:
@@ -452,5 +463,6 @@ def take_back(library: Library, store: CodexStateStore, was: StateBeforeLoad) ->
         return
     library.take_back(found)
     store.rewish(was.name, was.wishes)
-    if was.number is not None and was.hot is not None:
-        store.freeze(was.name, was.number, was.hot)
+    for tier, made in was.frozen.items():
+        assert was.number is not None, "levels are frozen with a generation"
+        store.freeze(was.name, was.number, tier, made)

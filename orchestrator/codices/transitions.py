@@ -31,7 +31,8 @@ Rules for one codex; the first match wins and is applied until none matches:
     9  WAITING, and urgent                                    PREPARING: it waits neither for quiet nor its turn
    10  WAITING, quiet, nothing is at work, and of those that wait it was asked about last      PREPARING
 
-A floor is urgent when the resident one must go: no conversation fits behind it, or memory is scarce.
+A floor is urgent when the resident one must go: no conversation fits behind it, or memory is scarce. Of several codices
+that a rule matches, the one that was asked about longest ago comes first: idle ones step down before others.
 
     event             reported when                                             news of a failed one
     LoadBegan         a load begins                                             -
@@ -274,8 +275,9 @@ def noted(state: TableState, event: Event) -> TableState:
 
 
 def _first_match(state: TableState) -> tuple[str, SuccessorState] | None:
-    """The first codex that a rule matches, and what becomes of it."""
-    after = ((name, _after(state, name, codex)) for name, codex in state.codices.items())
+    """The codex that a rule matches, and what becomes of it; of several the one that was asked about longest ago."""
+    oldest = sorted(state.codices.items(), key=lambda one: (one[1].facts.used, one[0]))
+    after = ((name, _after(state, name, codex)) for name, codex in oldest)
     return next(((name, now) for name, now in after if now is not None), None)
 
 

@@ -22,13 +22,21 @@ from enum import StrEnum
 
 from governor.settings import size
 from orchestrator.errors import InvalidRequest
-from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom, decide_coverage, share
+from orchestrator.prompt.coverage import (
+    EVIDENCE,
+    Coverage,
+    CoverageDecision,
+    CoverageSizes,
+    FloorRoom,
+    decide_coverage,
+    share,
+)
 from orchestrator.prompt.phrases import NO_MORE, MorePhrases, Task
 
 SEARCH_TOOL = "search_archive"
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
-PREFETCH = 4_000
+PREFETCH = EVIDENCE
 
 
 class Retrieval(StrEnum):

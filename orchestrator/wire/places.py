@@ -23,7 +23,7 @@ IN_SHORT = {
     QUOTING: QUOTING_SHORT,
     UNCONFIGURED: f"no model is configured: {QUOTING_SHORT}",
 }  # its notices, for a terminal
-LoadPhase = Literal["model", "walk", "rules", "read", "index", "count", "outline", "map", "prefill"]
+LoadPhase = Literal["model", "walk", "rules", "read", "index", "count", "outline", "prefill"]
 ChangePhase = Literal["checking", "stopping", "loading", "loading the model before", "raising"]
 PHASES: Mapping[LoadPhase | ChangePhase, str] = {  # of a load, and of a change of the model, for people
     "walk": "listing files",
@@ -33,7 +33,6 @@ PHASES: Mapping[LoadPhase | ChangePhase, str] = {  # of a load, and of a change 
     "model": "loading the model",
     "count": "counting tokens of files",
     "outline": "outlining files",
-    "map": "mapping definitions of files",
     "prefill": "computing tokens",
     "checking": "checking the model",
     "stopping": "waiting for running answers",

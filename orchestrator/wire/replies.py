@@ -165,8 +165,8 @@ class CoverageTokens(ReplyShape):
     """Tokens of each coverage; none where one was not made."""
 
     full: int | None = Field(description="all files whole")
-    skeleton: int | None = Field(description="signatures, without hot bodies")
-    map: int | None = Field(description="a ranked map")
+    skeleton: int | None = Field(description="skeletons of all files, without bodies")
+    map: int | None = Field(description="what a map may take")
 
 
 class FloorProgress(ReplyShape):

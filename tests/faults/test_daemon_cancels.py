@@ -128,7 +128,7 @@ def cancel(house, name):
         ("read", ()),
         ("index", ()),
         ("count", ()),
-        ("map", ("--watch",)),
+        ("outline", ("--watch",)),
         ("prefill", ("--tier", "full", "--wait", "--exclude", "part39*")),
     ],
 )
@@ -187,7 +187,7 @@ def test_cancelled_loads_leave_no_file_and_no_thread_open(house):
     write_release(house, stood + 1)
     cancelled_in(house, "count")
     files, threads = held()
-    for phase in ("walk", "index", "map", "count", "prefill"):
+    for phase in ("walk", "index", "outline", "count", "prefill"):
         write_release(house, stood + 1)
         cancelled_in(house, phase, *(("--tier", "full", "--wait") if phase == "prefill" else ()))
     until(lambda: held()[0] <= files + 1)

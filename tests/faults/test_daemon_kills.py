@@ -91,7 +91,7 @@ def killed_in(house, phase, *arguments):
     assert loading.returncode not in (0, 130)
 
 
-@pytest.mark.parametrize("phase", ["walk", "read", "index", "count", "map"])
+@pytest.mark.parametrize("phase", ["walk", "read", "index", "count", "outline"])
 def test_a_kill_during_a_load_leaves_the_old_state_or_the_new_one(house, phase):
     before, old = shown(house, "parts")["generation"], stands(house)
     write_release(house, old + 1)

@@ -86,10 +86,11 @@ def test_many_lines_that_moved_are_told_by_how_much() -> None:
     assert short == f"{MOVED}\n91 def f89(): ...\n92 def f90(): ...\n"
 
 
-def test_a_map_s_lines_are_told_as_the_map_indents_them() -> None:
-    text = "a.py\n  3 class App\n    7 def route(self)\nb.py\n  9 def other()\n"
+def test_listed_lines_are_told_as_the_skeleton_indents_them() -> None:
+    text = "3 class App\n7   def route(self)\n"
     entry = Amendment(1, PATH, ChangeKind.CHANGED, "d", "lines 1-2, added behind line 0:\n#\n#\n", whole=False)
-    pieces = [CodexPiece(path="repository map", text=text, kind="map")]
-    assert moved_heads(pieces, [entry]) == {1: f"{MOVED}\n  5 class App\n    9 def route(self)\n"}
+    pieces = [CodexPiece(path=PATH, text=text, kind="skeleton"), CodexPiece(path="b.py", text="9 lives", kind="line")]
+    assert moved_heads(pieces, [entry]) == {1: f"{MOVED}\n5 class App\n9   def route(self)\n"}
+    assert moved_heads(pieces[1:], [replace(entry, path="b.py")]) == {}, "a line lists no lines"
     assert moved_heads(pieces, [replace(entry, whole=True)]) == {}
     assert moved_heads([CodexPiece(path=PATH, text="x\n" * 9)], [entry]) == {}

@@ -35,7 +35,8 @@ ASKED = st.builds(QuestionFigures, st.sampled_from(Task), TOKENS, TOKENS)
 def test_what_a_tier_holds_never_exceeds_the_limit(sizes: CoverageSizes, room: FloorRoom) -> None:
     decision = decide_coverage(sizes, room)
     assert decision.tokens <= decision.limit == limit_of(room)
-    assert 0 <= decision.hot_tokens <= decision.tokens
+    assert 0 <= decision.tokens <= max(sizes.full, sizes.skeleton or 0)
+    assert decision.map_limit <= 0.5 * room.window
 
 
 @given(SIZES, ROOMS, TOKENS)

@@ -9,6 +9,8 @@ from support.house import CODES, ask, blocks, codebase, living, reply, until
 from support.nvml import GIB, StandIn, compiled
 from support.scarce_memory import fixed
 
+from governor.settings import short_count
+
 TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4  # at the start; what is ours is told after it and stays the same
 CEILING = TOTAL - GIB // 2  # the margin
 IDLE, TOO_HOT = 0x1, 0x20  # NVML's clock reasons
@@ -35,10 +37,10 @@ def driver(tmp_path_factory, models):
 
 @pytest.fixture(scope="module")
 def house(models, driver):
-    """A daemon with a codex of about 1,500 tokens, on a card with room for all of it."""
+    """A daemon with a codex of about 2,500 tokens, on a card with room for all of it."""
     with living(models, SETTINGS, environment=driver.environment) as daemon:
         driver.show(processes=f"{daemon.process.pid}:{OWN}")
-        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=160), "--wait").returncode == 0
         yield daemon
 
 
@@ -62,7 +64,11 @@ def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver)
     leave_room_for_kv(house, driver, 6_000_000)
     until(lambda: tier(house) == "none")
     (codex,) = reply(house, "/v1/status")["codices"]
-    assert codex["reason"].startswith(f"none, because {codex['tokens']['full']:,} tokens do not fit in the ")
+    assert codex["reason"].startswith(f"none, because {short_count(codex['tokens']['full'])} tokens need ")
+    assert codex["reason"].endswith("MiB are free")
+    assert codex["hint"] == "KV type q8_0 would make it fit" or codex["hint"].endswith(
+        "MiB more for KV would make it fit"
+    )
     scarce = ask(house, "walrus")
     strategy = scarce["lore"]["strategy"]
     assert (strategy["name"], strategy["tier"]) == ("RAG", "none")

@@ -55,12 +55,10 @@ def test_a_dry_run_estimates_the_tokens_that_a_load_counts_and_marks_them(house)
 def test_what_questions_touched_stands_whole_in_the_next_generation(house):
     """A floor with room for few bodies: others', until questions have asked for this one."""
     folder = codebase(house.folder / "tight", {f"vault{n}": f"10{n}20{n}30" for n in range(8)}, functions=1)
-    (folder / ".lore.toml").write_text('tier = "skeleton+hot"\nskeleton_window = 1\n')
+    (folder / ".lore.toml").write_text('tier = "skeleton+hot"\n')
     window = house.json("plan", "x", "-c", "vaults")["strategy"]["window"]
     skeleton = house.json("load", folder, "--wait")["codex"]["tokens"]["skeleton"]
-    (folder / ".lore.toml").write_text(
-        f'tier = "skeleton+hot"\nskeleton_window = 1\nwindow_share = {(skeleton + 130) / window:.5f}\n'
-    )
+    (folder / ".lore.toml").write_text(f'tier = "skeleton+hot"\nwindow_share = {(skeleton + 130) / window:.5f}\n')
     house.json("load", folder, "--wait")
     assert "=== vault7.py ===" not in house.lore("plan", "x", "-c", "tight", "--prompt").stdout
     for _ in range(3):

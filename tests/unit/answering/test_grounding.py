@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +30,6 @@ from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSiz
 
 LINES = {"src/a.py": 40, "src/b.py": 40, "src/c.py": 40, "Makefile": 3}
 SKELETON = "3 class App: The application.\n7   def route(self): Registers.\n"
-MAP = "src/a.py\n  3 class App\n    7 def route(self)\nsrc/b.py\n  9 def other()\n"
 
 
 def ground(
@@ -82,10 +80,11 @@ def test_a_skeleton_shows_the_lines_that_it_lists() -> None:
     assert not valid("src/a.py:12", on)
 
 
-def test_a_map_shows_the_lines_that_it_lists_under_their_file() -> None:
-    on = ground(piece("repository map", "map", MAP))
-    assert valid("src/a.py:7 and src/b.py:9", on)
+def test_a_map_shows_the_lines_that_it_lists_under_their_file_and_of_a_file_that_it_names_none() -> None:
+    on = ground(piece("src/a.py", "skeleton", SKELETON), piece("src/b.py", "line", "9 lives, other"))
+    assert valid("src/a.py:7", on)
     assert not valid("src/b.py:7", on)
+    assert not valid("src/b.py:9", on)
     assert not valid("src/a.py:9", on)
 
 
@@ -143,11 +142,8 @@ GROWN = Amendment(
 )
 
 
-@pytest.mark.parametrize(
-    "shown", [piece("src/a.py", "skeleton", SKELETON), piece("repository map", "map", MAP)], ids=["skeleton", "map"]
-)
-def test_a_listed_line_is_cited_where_it_is_now_and_not_where_it_was(shown: CodexPiece) -> None:
-    on = ground(shown, log=(GROWN,), lines=LINES | {"src/a.py": 50})
+def test_a_listed_line_is_cited_where_it_is_now_and_not_where_it_was() -> None:
+    on = ground(piece("src/a.py", "skeleton", SKELETON), log=(GROWN,), lines=LINES | {"src/a.py": 50})
     assert valid("src/a.py:17-40, src/a.py:13 and src/a.py:1-12", on)
     assert said("src/a.py:14", on) == [("src/a.py:14-14", "these lines were not shown")]
     above = replace(on, log=(replace(GROWN, text="lines 2-2, added behind line 1:\nx\n"),))

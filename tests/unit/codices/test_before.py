@@ -4,7 +4,7 @@ import pytest
 
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.state import CodexStateStore, Wishes, state_before, take_back
+from orchestrator.codices.state import CodexStateStore, FrozenLevels, Wishes, state_before, take_back
 
 
 @pytest.fixture
@@ -23,20 +23,20 @@ def project(tmp_path):
     return folder
 
 
-def test_generation_request_wishes_and_hot_files_are_what_they_were(stores, project):
+def test_generation_request_wishes_and_levels_are_what_they_were(stores, project):
     library, ledger = stores
     library.load(LoadSpec((str(project),)))
     ledger.wish("project", "map", watch=False)
-    ledger.freeze("project", 1, ["a.py"])
+    ledger.freeze("project", 1, "map", FrozenLevels("2", 90))
     was = state_before(library, ledger, "project", None)
     (project / "a.py").write_text("a = 2\n")
     library.load(LoadSpec((str(project),), load_secrets=True))
     ledger.wish("project", "full", watch=True)
-    ledger.freeze("project", 2, [])
+    ledger.freeze("project", 2, "map", FrozenLevels("0", 9))
     take_back(library, ledger, was)
     assert library.catalog.codex("project") == was.codex
     assert ledger.wishes("project") == Wishes("map", False)
-    assert ledger.frozen("project", 1) == ("a.py",)
+    assert ledger.frozen("project", 1) == {"map": FrozenLevels("2", 90)}
     assert was.number == 1
 
 

@@ -13,6 +13,7 @@ from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.coverages import surveyed, whole_tokens
 from orchestrator.codices.loads import known_from
+from orchestrator.codices.report import tokens_of
 from orchestrator.prompt.coverage import CoverageSizes, FloorRoom, decide_coverage
 
 STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
@@ -78,12 +79,14 @@ def test_all_tiers_of_a_survey_are_estimated(library, tmp_path):
     code.mkdir()
     (code / "a.py").write_text("def f(x):\n" + "    x += 1\n" * 200)
     found = library.survey(LoadSpec((str(code),), "it"))
-    sizes = surveyed(found.sample, found.files, found.bytes, count, 300)
+    sizes = surveyed(found.sample, found.files, found.bytes, count)
     assert sizes.skeleton is not None
     assert sizes.skeleton < 40 < sizes.full
     assert sizes.map is not None
     assert sizes.map < 40  # what it would hold, not what it may take
-    assert surveyed(found.sample, 100, found.bytes, count, 300).map == 300
+    small = FloorRoom(window=4_000, identity=0, kv_tokens=300)
+    many = surveyed(found.sample, 100, found.bytes, count)
+    assert tokens_of(many, decide_coverage(many, small)).map == 300
 
 
 @given(

@@ -1,4 +1,4 @@
-"""How often files change, for the choice of those that stand whole."""
+"""How often files change, for how much of them is in the floor."""
 
 from pathlib import Path
 

@@ -9,7 +9,14 @@ from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
 from orchestrator.codices.lifecycle import codices_of
-from orchestrator.codices.state import STATES, CodexStateStore, ResidentIdentity, Wishes, kept_sizes
+from orchestrator.codices.state import (
+    STATES,
+    CodexStateStore,
+    FrozenLevels,
+    ResidentIdentity,
+    Wishes,
+    kept_sizes,
+)
 from orchestrator.prompt.coverage import CoverageSizes
 
 
@@ -21,10 +28,19 @@ def test_questions_are_counted_by_file_and_codex(tmp_path):
     assert ledger.touched("a") == {"x.py": 2, "y.py": 1}
 
 
-def test_hot_files_are_those_of_one_generation_also_after_a_restart(tmp_path):
-    CodexStateStore(tmp_path / "l.sqlite3").freeze("a", 2, ["x.py"])
+LEVELS, OTHERS = FrozenLevels("0123", 900), FrozenLevels("2222", 9_000)
+
+
+def test_levels_are_those_of_one_generation_and_coverage_also_after_a_restart(tmp_path):
+    CodexStateStore(tmp_path / "l.sqlite3").freeze("a", 2, "map", LEVELS)
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
-    assert (ledger.frozen("a", 2), ledger.frozen("a", 3), ledger.frozen("b", 2)) == (("x.py",), None, None)
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 3), ledger.frozen("b", 2)) == ({"map": LEVELS}, {}, {})
+    ledger.freeze("a", 2, "skeleton+hot", OTHERS)
+    assert ledger.frozen("a", 2) == {"map": LEVELS, "skeleton+hot": OTHERS}, (
+        "a coverage that comes back is the same prefix"
+    )
+    ledger.freeze("a", 3, "map", OTHERS)
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == ({"skeleton+hot": OTHERS}, {"map": OTHERS})
 
 
 def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
@@ -51,10 +67,10 @@ def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
 def test_a_dropped_codex_is_forgotten(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.asked("a", ["x.py"])
-    ledger.freeze("a", 1, ["x.py"])
+    ledger.freeze("a", 1, "map", LEVELS)
     ledger.wish("a", tier="map")
     ledger.forget("a")
-    assert (dict(ledger.touched("a")), ledger.frozen("a", 1), ledger.wishes("a")) == ({}, None, Wishes())
+    assert (dict(ledger.touched("a")), ledger.frozen("a", 1), ledger.wishes("a")) == ({}, {}, Wishes())
 
 
 def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):

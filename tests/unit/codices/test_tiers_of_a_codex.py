@@ -1,16 +1,19 @@
-"""The lower tiers of a real library's codex: bounded, remembered, and the hot files that were earned."""
+"""The levels of a real library's files: remembered, and earned."""
+
+from dataclasses import replace
 
 import pytest
 
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import FileEntry
 from codex.library import Library
+from codex.outline.coverage import Level
+from codex.progress import silent
 from codex.trees.sources import LoadSpec
+from formatters.context import CodexPiece
+from formatters.writers import piece_text
 from orchestrator.codices.building import Lines
-from orchestrator.codices.coverages import CoverageDrafter, chosen, most_telling
-from orchestrator.prompt.coverage import Coverage, CoverageSettings, FloorRoom
-
-ROOM = FloorRoom(window=32_000, identity=100, kv_tokens=32_000)
+from orchestrator.codices.coverages import Grading, Outliner, most_telling, whole_piece
 
 
 def count(texts):
@@ -32,46 +35,61 @@ def library(tmp_path):
     library.close()
 
 
-def drafting(library, tmp_path, read=None):
-    return CoverageDrafter(
-        read or library.catalog.documents, count, SqliteBytesCache(tmp_path / "r.sqlite3"), CoverageSettings()
-    )
+def outliner(library, tmp_path, read=None):
+    return Outliner(read or library.catalog.documents, SqliteBytesCache(tmp_path / "r.sqlite3"))
 
 
-def test_skeletons_and_map_tell_definitions_with_their_lines(library, tmp_path):
-    made = drafting(library, tmp_path).drafts(
-        library.catalog.generation("demo"), ROOM, None, lambda _: None, ranked=True
-    )
-    assert made.skeletons["core.py"] == "1 def used(x): Says x.\n"
-    assert "1 def used(x)" in made.map_text
-    assert made.skeleton_tokens and made.map_tokens
-    assert max(made.ranks, key=made.ranks.__getitem__) == "core.py"
+def grading(library, tmp_path, **changes):
+    entries = library.catalog.generation("demo").entries
+    known = outliner(library, tmp_path).outlined(entries, silent)
+    return replace(Grading(entries, known, {}, {}, {}, count, library.catalog.documents), **changes)
 
 
-def test_what_was_made_once_is_neither_read_nor_parsed_again(library, tmp_path):
-    generation = library.catalog.generation("demo")
-    first = drafting(library, tmp_path).drafts(generation, ROOM, None, lambda _: None, ranked=False)
+def test_skeletons_and_lines_tell_definitions(library, tmp_path):
+    known = outliner(library, tmp_path).outlined(library.catalog.generation("demo").entries, silent)
+    assert known["core.py"].piece("core.py", Level.SKELETON).text == "1 def used(x): Says x.\n"
+    assert piece_text(known["core.py"].piece("core.py", Level.LINE)) == "core.py: used\n"
+
+
+def test_a_text_that_is_no_longer_than_its_skeleton_is_whole_instead(library, tmp_path):
+    (tmp_path / "code" / "tiny.cfg").write_text("a = 1\n")
+    library.load(LoadSpec((str(tmp_path / "code"),), "demo"))
+    tiny = outliner(library, tmp_path).outlined(library.catalog.generation("demo").entries, silent)["tiny.cfg"]
+    assert tiny.piece("tiny.cfg", Level.SKELETON) == CodexPiece(path="tiny.cfg", text="a = 1\n")
+
+
+def test_what_was_outlined_once_is_neither_read_nor_parsed_again(library, tmp_path):
+    entries = library.catalog.generation("demo").entries
+    first = outliner(library, tmp_path).outlined(entries, silent)
 
     def never(entries):
         assert not entries, "nothing is to be read"
         return iter(())
 
-    again = drafting(library, tmp_path, never).drafts(generation, ROOM, None, lambda _: None, ranked=False)
-    assert (again.skeletons, again.map_text) == (first.skeletons, first.map_text)
+    assert outliner(library, tmp_path, never).outlined(entries, silent) == first
 
 
-def test_a_codex_far_too_large_for_its_room_gets_no_skeleton_unless_forced(library, tmp_path):
-    small = FloorRoom(window=32_000, identity=0, kv_tokens=1)
-    generation = library.catalog.generation("demo")
-    assert drafting(library, tmp_path).drafts(generation, small, None, lambda _: None, ranked=False).skeletons == {}
-    forced = drafting(library, tmp_path).drafts(generation, small, Coverage.SKELETON, lambda _: None, ranked=False)
-    assert len(forced.skeletons) == 6
+def test_what_others_use_comes_before_them_in_a_map(library, tmp_path):
+    chosen = grading(library, tmp_path).of_map(12)
+    assert chosen["core.py"] is Level.SKELETON
+    assert max(level for path, level in chosen.items() if path != "core.py") < Level.SKELETON
 
 
-def test_hot_files_are_those_that_questions_touched(library):
-    generation = library.catalog.generation("demo")
-    hot = chosen(generation, {}, {}, {}, {"user3.py": 4}, 20, count, library.catalog.documents)
-    assert hot[0] == "user3.py"
+def test_of_bodies_those_that_questions_touched_come_first(library, tmp_path):
+    least = sum(grading(library, tmp_path).tokens(Level.SKELETON))
+    chosen = grading(library, tmp_path, touched={"user3.py": 4}).with_bodies(least + 12)
+    assert [path for path, level in chosen.items() if level is Level.BODY] == ["user3.py"]
+
+
+def test_bodies_that_are_not_counted_are_counted_where_they_have_a_chance(library, tmp_path):
+    counted = {
+        one.path: count([piece_text(whole_piece(one))])[0]
+        for one in library.catalog.documents(library.catalog.generation("demo").entries)
+    }
+    for room in (5, 20, 60, 500):
+        least = sum(grading(library, tmp_path).tokens(Level.SKELETON))
+        with_counts = grading(library, tmp_path, bodies=counted).with_bodies(least + room)
+        assert grading(library, tmp_path).with_bodies(least + room) == with_counts
 
 
 def test_the_most_telling_files_are_source_near_the_top_within_the_bytes():

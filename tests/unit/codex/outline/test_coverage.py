@@ -1,10 +1,7 @@
-"""Skeletons and hot files."""
-
-from hypothesis import given
-from hypothesis import strategies as st
+"""Lines, skeletons, and which file gets how much."""
 
 from codex.documents import Document, lines
-from codex.outline.coverage import Heat, hot, skeleton
+from codex.outline.coverage import FileSigns, GradedFile, Level, levels, skeleton, summary_line, values
 from codex.outline.symbols import outline
 
 TEXT = '''"""A module."""
@@ -62,20 +59,38 @@ def test_skeletons_are_the_same_every_time() -> None:
     assert skeleton(one) == skeleton(one, outline(one))
 
 
-def test_the_hottest_fill_the_budget_and_what_does_not_fit_leaves_its_room() -> None:
-    files = [Heat("big.py", 900, churn=9), Heat("asked.py", 300, touched=1), Heat("b.py", 200), Heat("a.py", 200)]
-    assert hot(files, 1_000) == ("asked.py", "a.py", "b.py")
-    assert hot(files, 1_300) == ("asked.py", "big.py")
-    assert hot(files, 0) == ()
+def test_a_line_names_what_is_defined_for_others_first() -> None:
+    one = document("a.py", TEXT)
+    assert summary_line(one, outline(one)) == "LIMIT, App, _helper"
+    many = document("b.py", "".join(f"def function_{number}(): ...\n" for number in range(9)))
+    assert summary_line(many, outline(many)) == "function_0, function_1, function_2, function_3, function_4, …"
+    notes = document("notes.txt", "\n  first words \nmore\n")
+    assert summary_line(notes, outline(notes)) == "first words"
+    assert summary_line(document("empty.txt", ""), outline(document("empty.txt", ""))) == ""
 
 
-@given(
-    st.lists(st.builds(Heat, st.text("abc", min_size=1, max_size=3), st.integers(0, 50), *[st.floats(0, 9)] * 3)),
-    st.integers(0, 200),
-)
-def test_hot_files_never_exceed_the_budget_nor_depend_on_the_order_given(files: list[Heat], budget: int) -> None:
-    files = list({one.path: one for one in files}.values())
-    chosen = hot(files, budget)
-    cost = {one.path: one.tokens for one in files}
-    assert sum(cost[path] for path in chosen) <= budget
-    assert hot(list(reversed(files)), budget) == chosen
+def test_bodies_go_to_the_most_valuable_for_a_token_and_what_does_not_fit_leaves_its_room() -> None:
+    signs = [
+        FileSigns("big.py", 1, churn=9),
+        FileSigns("asked.py", 1, touched=1),
+        FileSigns("b.py", 1),
+        FileSigns("a.py", 1),
+    ]
+    worth = values(signs)
+    costs = {"big.py": 900, "asked.py": 300, "b.py": 200, "a.py": 200}
+    files = [GradedFile(path, worth[path], (0, 0, cost)) for path, cost in costs.items()]
+
+    def whole(budget: int) -> list[str]:
+        return sorted(path for path, level in levels(files, budget, Level.SKELETON).items() if level is Level.BODY)
+
+    assert whole(1_000) == ["a.py", "asked.py", "b.py"]
+    assert whole(400) == ["asked.py"]
+    assert whole(250) == ["a.py"]
+    assert whole(0) == []
+
+
+def test_tests_come_behind_what_they_test_and_what_a_program_wrote_behind_both() -> None:
+    worth = values(
+        [FileSigns("a.py", 1, role=1.0), FileSigns("test_a.py", 1, role=0.8), FileSigns("a_pb2.py", 1, role=0.4)]
+    )
+    assert sorted(worth, key=lambda path: -worth[path]) == ["a.py", "test_a.py", "a_pb2.py"]

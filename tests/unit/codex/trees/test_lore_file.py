@@ -12,8 +12,8 @@ from codex.trees.sources import LoadSpec
 
 
 def test_what_it_says_is_read_and_the_rest_is_not_there():
-    raw = b'tier = "map"\nexclude = ["data/"]\nmap_share = 0.2\nskeleton_window = 8000\n'
-    assert parse_lore_file(raw, "x") == LoreFile("map", (), ("data/",), {"map_share": 0.2, "skeleton_window": 8000})
+    raw = b'tier = "map"\nexclude = ["data/"]\nmap_share = 0.2\nmap_window = 8000\n'
+    assert parse_lore_file(raw, "x") == LoreFile("map", (), ("data/",), {"map_share": 0.2, "map_window": 8000})
 
 
 def test_a_folder_without_one_says_nothing(tmp_path):
