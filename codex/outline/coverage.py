@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from math import inf
 
 from codex.documents import Document
 from codex.outline.symbols import Outline, Symbol, first_lines, outline
@@ -84,7 +83,7 @@ def _signature(symbol: Symbol, depth: int) -> str:
 # -- which file gets how much
 
 
-class Level(IntEnum):
+class FileLevel(IntEnum):
     NOTHING = 0
     LINE = 1
     SKELETON = 2
@@ -114,7 +113,7 @@ class GradedFile:
     value: float
     costs: tuple[int, ...]
 
-    def cost(self, level: Level) -> int:
+    def cost(self, level: FileLevel) -> int:
         return self.costs[level - 1] if level else 0
 
 
@@ -132,16 +131,16 @@ def values(files: Sequence[FileSigns]) -> dict[str, float]:
     }
 
 
-def levels(files: Sequence[GradedFile], budget: int, least: Level = Level.NOTHING) -> dict[str, Level]:
+def levels(files: Sequence[GradedFile], budget: int, least: FileLevel = FileLevel.NOTHING) -> dict[str, FileLevel]:
     """The level of each file, from `least` up, so that all cost at most `budget` together: again and again the raise that
     gives the most value for a token, of all that still fit.
 
     No raise fits in what is left: at least 95 % of the budget are used where one of at most 5 % is left. A larger budget
     never has less value. Requires that `least` fits.
     """
-    chosen = {one.path: least for one in files}
-    left = budget - sum(one.cost(least) for one in files)
-    waiting = [raised for one in files for raised in _best_raise(one, least, left)]
+    chosen = {one.path: _freely(one, least) for one in files}
+    left = budget - sum(one.cost(chosen[one.path]) for one in files)
+    waiting = [raised for one in files for raised in _best_raise(one, chosen[one.path], left)]
     heapify(waiting)
     by_path = {one.path: one for one in files}
     while waiting:
@@ -156,16 +155,22 @@ def levels(files: Sequence[GradedFile], budget: int, least: Level = Level.NOTHIN
     return chosen
 
 
-def _best_raise(file: GradedFile, now: Level, left: int) -> list[tuple[float, str, Level]]:
+def _freely(file: GradedFile, now: FileLevel) -> FileLevel:
+    """The level that it reaches by raises that cost nothing."""
+    above = islice(FileLevel, now + 1, len(file.costs) + 1)
+    free = next((level for level in above if file.cost(level) <= file.cost(now)), None)
+    return now if free is None else _freely(file, free)
+
+
+def _best_raise(file: GradedFile, now: FileLevel, left: int) -> list[tuple[float, str, FileLevel]]:
     """The raise of a file that gives the most for a token, of those that fit, as an entry of a heap; none fits: none."""
     return sorted(
         (-_gain(file, now, level), file.path, level)
-        for level in islice(Level, now + 1, len(file.costs) + 1)
+        for level in islice(FileLevel, now + 1, len(file.costs) + 1)
         if file.cost(level) - file.cost(now) <= left
     )[:1]
 
 
-def _gain(file: GradedFile, now: Level, level: Level) -> float:
-    """Value for a token."""
-    cost = file.cost(level) - file.cost(now)
-    return file.value * (_TOLD[level] - _TOLD[now]) / cost if cost > 0 else inf
+def _gain(file: GradedFile, now: FileLevel, level: FileLevel) -> float:
+    """Value for a token. No raise is free any more: a higher level that costs less than the best one would be better."""
+    return file.value * (_TOLD[level] - _TOLD[now]) / (file.cost(level) - file.cost(now))

@@ -23,7 +23,7 @@ from codex.errors import ArchiveDamaged, CodexError, SourceError
 from codex.following.amendments import Amendment as Entry
 from codex.following.amendments import ChangeKind, effective
 from codex.library import Library, SampledFile, draw_sample
-from codex.outline.coverage import Level
+from codex.outline.coverage import FileLevel
 from codex.progress import OnProgress, progress_at, silent
 from codex.trees.lore_file import LoreFile
 from formatters.blocks import BlockKind
@@ -256,7 +256,7 @@ class CodexBuilder:
         if hopeless and source.forced is not Coverage.SKELETON:
             return None
         known = self._outlined(source, generation.entries, report)
-        texts = [piece_text(known[one.path].piece(one.path, Level.SKELETON)) for one in generation.entries]
+        texts = [piece_text(known[one.path].piece(one.path, FileLevel.SKELETON)) for one in generation.entries]
         return sum(self.model().count_in_thread(texts))
 
     async def _graded(
@@ -299,13 +299,13 @@ class CodexBuilder:
         grading = Grading(graded, known, counted, self._churn(name), self.store.touched(name), count, documents)
         budget, lines = decision.tokens - heading, sum(count([LINES_HEADING]))
         chosen = grading.of_map(budget - lines) if is_map else grading.with_bodies(budget)
-        return "".join(str(int(chosen.get(one.path, Level.NOTHING))) for one in entries)
+        return "".join(str(int(chosen.get(one.path, FileLevel.NOTHING))) for one in entries)
 
     def _view_at(self, source: "_BuildSource", tier: Coverage, chosen: str, report: OnProgress) -> CodexView:
         entries = source.generation.entries
-        shown = [(one, Level(int(digit))) for one, digit in zip(entries, chosen, strict=True) if digit != "0"]
-        known = self._outlined(source, [one for one, level in shown if level is not Level.BODY], report)
-        whole = self.library.catalog.documents([one for one, level in shown if level is Level.BODY])
+        shown = [(one, FileLevel(int(digit))) for one, digit in zip(entries, chosen, strict=True) if digit != "0"]
+        known = self._outlined(source, [one for one, level in shown if level is not FileLevel.BODY], report)
+        whole = self.library.catalog.documents([one for one, level in shown if level is FileLevel.BODY])
         bodies = {one.path: whole_piece(one) for one in whole}
         pieces = (bodies.get(one.path) or known[one.path].piece(one.path, level) for one, level in shown)
         return source.view("map" if tier is Coverage.MAP else "skeleton", tuple(pieces))

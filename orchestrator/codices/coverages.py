@@ -26,7 +26,7 @@ from codex.documents import Document, name_of
 from codex.errors import GitError, LoadCancelled
 from codex.graph.centrality import Gist, centrality, gist
 from codex.library import SampledFile, sample_head, scale_up
-from codex.outline.coverage import FileSigns, GradedFile, Level, levels, skeleton, summary_line, values
+from codex.outline.coverage import FileLevel, FileSigns, GradedFile, levels, skeleton, summary_line, values
 from codex.outline.languages import language_of
 from codex.outline.symbols import OUTLINE_VERSION, outline
 from codex.process_memory import gc_pause
@@ -66,9 +66,9 @@ class Outlined:
     whole: bool
     gist: Gist
 
-    def piece(self, path: str, level: Level) -> CodexPiece:
+    def piece(self, path: str, level: FileLevel) -> CodexPiece:
         """At a level between NOTHING and BODY."""
-        if level is Level.LINE:
+        if level is FileLevel.LINE:
             return CodexPiece(path=one_line(path), text=self.line, kind=LINE)
         return CodexPiece(path=one_line(path), text=self.skeleton, kind="full" if self.whole else "skeleton")
 
@@ -151,27 +151,27 @@ class Grading:
     documents: Documents
 
     @gc_pause()
-    def of_map(self, budget: int) -> dict[str, Level]:
+    def of_map(self, budget: int) -> dict[str, FileLevel]:
         """Lines and skeletons."""
-        costs = zip(self.tokens(Level.LINE), self.tokens(Level.SKELETON), strict=True)
-        return self._levels(list(costs), budget, Level.NOTHING)
+        costs = zip(self.tokens(FileLevel.LINE), self.tokens(FileLevel.SKELETON), strict=True)
+        return self._levels(list(costs), budget, FileLevel.NOTHING)
 
     @gc_pause()
-    def with_bodies(self, budget: int) -> dict[str, Level]:
+    def with_bodies(self, budget: int) -> dict[str, FileLevel]:
         """Skeletons of all, and bodies."""
-        told = self.tokens(Level.SKELETON)
+        told = self.tokens(FileLevel.SKELETON)
         bodies = self.bodies or self._counted_bodies(told, budget)
         costs = [
             (0, least, bodies[one.path]) if one.path in bodies else (0, least)
             for one, least in zip(self.entries, told, strict=True)
         ]
-        return self._levels(costs, budget, Level.SKELETON)
+        return self._levels(costs, budget, FileLevel.SKELETON)
 
-    def tokens(self, level: Level) -> list[int]:
+    def tokens(self, level: FileLevel) -> list[int]:
         """Of each file at this level, as it is written."""
         return self.count([piece_text(self.known[one.path].piece(one.path, level)) for one in self.entries])
 
-    def _levels(self, costs: Sequence[tuple[int, ...]], budget: int, least: Level) -> dict[str, Level]:
+    def _levels(self, costs: Sequence[tuple[int, ...]], budget: int, least: FileLevel) -> dict[str, FileLevel]:
         worth = values(self._signs())
         graded = [GradedFile(one.path, worth[one.path], cost) for one, cost in zip(self.entries, costs, strict=True)]
         return levels(graded, budget, least)
@@ -194,8 +194,8 @@ class Grading:
         about = [
             (0, least, one.size // BYTES_PER_TOKEN + HEADING) for one, least in zip(self.entries, told, strict=True)
         ]
-        likely = self._levels(about, CANDIDATES * budget, Level.SKELETON)
-        chosen = [one for one in self.entries if likely[one.path] is Level.BODY]
+        likely = self._levels(about, CANDIDATES * budget, FileLevel.SKELETON)
+        chosen = [one for one in self.entries if likely[one.path] is FileLevel.BODY]
         texts = [piece_text(whole_piece(one)) for one in self.documents(chosen)]
         return {one.path: tokens for one, tokens in zip(chosen, self.count(texts), strict=True)}
 

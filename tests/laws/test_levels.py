@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from codex.outline.coverage import FileSigns, GradedFile, Level, levels, values
+from codex.outline.coverage import FileLevel, FileSigns, GradedFile, levels, values
 
 TOLD = (0.0, 0.1, 0.6, 1.0)  # of a body's value, by level
 COSTS = st.lists(st.integers(0, 60), min_size=1, max_size=3).map(tuple)
@@ -24,11 +24,11 @@ def worth(files, chosen):
 def raises(files, chosen):
     """What each raise of one file costs, with the file and its level behind it."""
     for one in files:
-        for level in list(Level)[chosen[one.path] + 1 : len(one.costs) + 1]:
+        for level in list(FileLevel)[chosen[one.path] + 1 : len(one.costs) + 1]:
             yield one.cost(level) - one.cost(chosen[one.path]), one, level
 
 
-def naive(files, budget, least=Level.NOTHING):
+def naive(files, budget, least=FileLevel.NOTHING):
     """All raises are looked at again for each one that is made."""
     chosen = {one.path: least for one in files}
 
@@ -69,12 +69,12 @@ def test_a_larger_budget_never_has_less_value(files, budget, more):
 
 @given(FILES, BUDGETS)
 def test_no_file_is_below_the_level_that_all_have(files, budget):
-    files = [one for one in files if len(one.costs) >= Level.SKELETON]
-    least = sum(one.cost(Level.SKELETON) for one in files)
-    chosen = levels(files, least + budget, Level.SKELETON)
-    assert all(level >= Level.SKELETON for level in chosen.values())
+    files = [one for one in files if len(one.costs) >= FileLevel.SKELETON]
+    least = sum(one.cost(FileLevel.SKELETON) for one in files)
+    chosen = levels(files, least + budget, FileLevel.SKELETON)
+    assert all(level >= FileLevel.SKELETON for level in chosen.values())
     assert spent(files, chosen) <= least + budget
-    assert chosen == naive(files, least + budget, Level.SKELETON)
+    assert chosen == naive(files, least + budget, FileLevel.SKELETON)
 
 
 @given(

@@ -7,7 +7,7 @@ import pytest
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import FileEntry
 from codex.library import Library
-from codex.outline.coverage import Level
+from codex.outline.coverage import FileLevel
 from codex.progress import silent
 from codex.trees.sources import LoadSpec
 from formatters.context import CodexPiece
@@ -47,15 +47,15 @@ def grading(library, tmp_path, **changes):
 
 def test_skeletons_and_lines_tell_definitions(library, tmp_path):
     known = outliner(library, tmp_path).outlined(library.catalog.generation("demo").entries, silent)
-    assert known["core.py"].piece("core.py", Level.SKELETON).text == "1 def used(x): Says x.\n"
-    assert piece_text(known["core.py"].piece("core.py", Level.LINE)) == "core.py: used\n"
+    assert known["core.py"].piece("core.py", FileLevel.SKELETON).text == "1 def used(x): Says x.\n"
+    assert piece_text(known["core.py"].piece("core.py", FileLevel.LINE)) == "core.py: used\n"
 
 
 def test_a_text_that_is_no_longer_than_its_skeleton_is_whole_instead(library, tmp_path):
     (tmp_path / "code" / "tiny.cfg").write_text("a = 1\n")
     library.load(LoadSpec((str(tmp_path / "code"),), "demo"))
     tiny = outliner(library, tmp_path).outlined(library.catalog.generation("demo").entries, silent)["tiny.cfg"]
-    assert tiny.piece("tiny.cfg", Level.SKELETON) == CodexPiece(path="tiny.cfg", text="a = 1\n")
+    assert tiny.piece("tiny.cfg", FileLevel.SKELETON) == CodexPiece(path="tiny.cfg", text="a = 1\n")
 
 
 def test_what_was_outlined_once_is_neither_read_nor_parsed_again(library, tmp_path):
@@ -71,14 +71,14 @@ def test_what_was_outlined_once_is_neither_read_nor_parsed_again(library, tmp_pa
 
 def test_what_others_use_comes_before_them_in_a_map(library, tmp_path):
     chosen = grading(library, tmp_path).of_map(12)
-    assert chosen["core.py"] is Level.SKELETON
-    assert max(level for path, level in chosen.items() if path != "core.py") < Level.SKELETON
+    assert chosen["core.py"] is FileLevel.SKELETON
+    assert max(level for path, level in chosen.items() if path != "core.py") < FileLevel.SKELETON
 
 
 def test_of_bodies_those_that_questions_touched_come_first(library, tmp_path):
-    least = sum(grading(library, tmp_path).tokens(Level.SKELETON))
+    least = sum(grading(library, tmp_path).tokens(FileLevel.SKELETON))
     chosen = grading(library, tmp_path, touched={"user3.py": 4}).with_bodies(least + 12)
-    assert [path for path, level in chosen.items() if level is Level.BODY] == ["user3.py"]
+    assert [path for path, level in chosen.items() if level is FileLevel.BODY] == ["user3.py"]
 
 
 def test_bodies_that_are_not_counted_are_counted_where_they_have_a_chance(library, tmp_path):
@@ -87,7 +87,7 @@ def test_bodies_that_are_not_counted_are_counted_where_they_have_a_chance(librar
         for one in library.catalog.documents(library.catalog.generation("demo").entries)
     }
     for room in (5, 20, 60, 500):
-        least = sum(grading(library, tmp_path).tokens(Level.SKELETON))
+        least = sum(grading(library, tmp_path).tokens(FileLevel.SKELETON))
         with_counts = grading(library, tmp_path, bodies=counted).with_bodies(least + room)
         assert grading(library, tmp_path).with_bodies(least + room) == with_counts
 

@@ -1,7 +1,7 @@
 """Lines, skeletons, and which file gets how much."""
 
 from codex.documents import Document, lines
-from codex.outline.coverage import FileSigns, GradedFile, Level, levels, skeleton, summary_line, values
+from codex.outline.coverage import FileLevel, FileSigns, GradedFile, levels, skeleton, summary_line, values
 from codex.outline.symbols import outline
 
 TEXT = '''"""A module."""
@@ -81,7 +81,9 @@ def test_bodies_go_to_the_most_valuable_for_a_token_and_what_does_not_fit_leaves
     files = [GradedFile(path, worth[path], (0, 0, cost)) for path, cost in costs.items()]
 
     def whole(budget: int) -> list[str]:
-        return sorted(path for path, level in levels(files, budget, Level.SKELETON).items() if level is Level.BODY)
+        return sorted(
+            path for path, level in levels(files, budget, FileLevel.SKELETON).items() if level is FileLevel.BODY
+        )
 
     assert whole(1_000) == ["a.py", "asked.py", "b.py"]
     assert whole(400) == ["asked.py"]
