@@ -298,7 +298,7 @@ class CodexBuilder:
         counted = {one.path: tokens for one, tokens in zip(entries, bodies, strict=bool(bodies))}
         grading = Grading(graded, known, counted, self._churn(name), self.store.touched(name), count, documents)
         budget, lines = decision.tokens - heading, sum(count([LINES_HEADING]))
-        chosen = grading.of_map(budget - lines) if is_map else grading.with_bodies(budget)
+        chosen = grading.of_map(budget, lines) if is_map else grading.with_bodies(budget)
         return "".join(str(int(chosen.get(one.path, FileLevel.NOTHING))) for one in entries)
 
     def _view_at(self, source: "_BuildSource", tier: Coverage, chosen: str, report: OnProgress) -> CodexView:

@@ -151,10 +151,12 @@ class Grading:
     documents: Documents
 
     @gc_pause()
-    def of_map(self, budget: int) -> dict[str, FileLevel]:
-        """Lines and skeletons."""
-        costs = zip(self.tokens(FileLevel.LINE), self.tokens(FileLevel.SKELETON), strict=True)
-        return self._levels(list(costs), budget, FileLevel.NOTHING)
+    def of_map(self, budget: int, heading: int = 0) -> dict[str, FileLevel]:
+        """Lines, which have a heading of so many tokens, and skeletons."""
+        lines, told = self.tokens(FileLevel.LINE), self.tokens(FileLevel.SKELETON)
+        if sum(told) <= budget:
+            return {one.path: FileLevel.SKELETON for one in self.entries}
+        return self._levels(list(zip(lines, told, strict=True)), budget - heading, FileLevel.NOTHING)
 
     @gc_pause()
     def with_bodies(self, budget: int) -> dict[str, FileLevel]:

@@ -229,7 +229,7 @@ class _Fit:
     def bound_by_kv(self) -> bool:
         """Whether more cells would raise the limit: they are the limit, or the window is as long as they allow."""
         room = self.room
-        return room.kv_tokens <= self.limit or (room.bound is Bound.KV and room.window >= room.kv_tokens)
+        return room.kv_tokens <= self.limit or (room.bound is Bound.KV and room.window == room.kv_tokens)
 
     @property
     def bound(self) -> str:
