@@ -23,7 +23,8 @@ from codex.following.amendments import AmendmentWriter, new_entries
 from formatters.blocks import BlockKind
 from formatters.context import AmendmentView, CodexView, IdentityView
 from formatters.writers import writers
-from orchestrator.codices.building import amendment_of, nobodys_turn, whole_piece
+from orchestrator.codices.building import amendment_of, nobodys_turn
+from orchestrator.codices.coverages import whole_piece
 from orchestrator.codices.known_lines import changed_parts
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ table and the picture.
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ SEED = 12
 TOTAL = 24 * GIB
 SHAPE = next(model for model in MODELS if model.name == "Qwen2.5 14B")
 PLAN = KvPlan("f16", "f16", sequences=32)
-SIZES = CoverageSizes(full=40_000, skeleton=11_000, map=4_000)
+SIZES = CoverageSizes(full=40_000, skeleton=11_000, map=11_000)
 IDENTITY = 600  # tokens
 SETTINGS = GovernorSettings()
 HOST = HostReading(64 * GIB, 50 * GIB, 0)
@@ -179,23 +179,27 @@ class CodexFloor:
     def __init__(self, room: FloorRoom) -> None:
         self.decision = decide_coverage(SIZES, room)
         self.pending: Pending | None = None
-        self.made: set[tuple[Coverage, int]] = set()
+        self.frozen: dict[Coverage, int] = {}
 
     def follow(self, room: FloorRoom, level: Level, now: int) -> bool:
         """Whether another floor is taken."""
         wanted = redecide(self.decision, SIZES, room, level.value)
         dwell = SETTINGS.pressure.worse_s, SETTINGS.pressure.better_s
-        self.pending, due = change_due(self.pending, self.decision.coverage, wanted.coverage, now, *dwell)
+        self.pending, left = change_due(self.pending, self.decision, wanted, now, *dwell)
+        due = self.pending is not None and left <= 0
         if due:
             self.decision, self.pending = wanted, None
         return due
 
     def tokens(self) -> tuple[int, int]:
-        """Tokens to compute and to restore for the floor that was taken."""
-        key, tokens = (self.decision.coverage, self.decision.tokens), IDENTITY + self.decision.tokens
-        known = key in self.made
-        self.made.add(key)
-        return (0, tokens) if known else (tokens, 0)
+        """Tokens to compute and to restore for the floor that was taken: the one of this coverage before, if it is kept."""
+        coverage = self.decision.coverage
+        frozen = self.frozen.get(coverage)
+        if frozen is not None and self.decision.keeps(frozen, frozen):
+            self.decision = replace(self.decision, tokens=frozen)
+            return 0, IDENTITY + frozen
+        self.frozen[coverage] = self.decision.tokens
+        return IDENTITY + self.decision.tokens, 0
 
 
 def lived(program: GpuBytes) -> Day:
