@@ -29,6 +29,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
+from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.meaning import Meaning
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
@@ -229,6 +230,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) 
         host.governor,
         VERSION,
         partial(prefill_of, codices.residents, codices.floors),
+        KvLosses(paths.data),
         registry.failures,
     )
 

@@ -36,6 +36,8 @@ from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
     ColdFloor,
+    KvLossEvent,
+    KvLossProgress,
     ModelReport,
     ModelRow,
     SearchReply,
@@ -232,7 +234,12 @@ class Program:
         return own_task(self.answers.ask(ask))
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
-        return await self.answers.plan(ask, prompt=prompt)
+        found = await self.answers.plan(ask, prompt=prompt)
+        if found.memory is None:
+            return found
+        kind, loss = await asyncio.to_thread(self.about.kv)
+        memory = found.memory.model_copy(update={"kv_type": kind, "kv_loss": loss})
+        return found.model_copy(update={"memory": memory})
 
     # -- loading
 
@@ -325,6 +332,19 @@ class Program:
     async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
         async with aclosing(cast(Any, self.exchange(setting))) as events:
+            async for event in events:
+                yield event
+
+    async def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        await asyncio.shield(self.model_ready())
+        name, _ = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
+        if name is None:
+            raise NotFound("the bare model has no codex to measure on", "name one with -c, or: lore load PATH")
+        await self.lifecycle.ensure_built(name)
+        floor = self.reports.floors.of(name)
+        if floor is None:
+            raise NotReady(f"the prefix of codex {name} is being made", "ask again", retry_after=2.0)
+        async with aclosing(cast(Any, self.about.measured_kv(name, floor.ids))) as events:
             async for event in events:
                 yield event
 

@@ -15,6 +15,8 @@ from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
     CodexReport,
+    KvLossEvent,
+    KvLossProgress,
     LoadedEvent,
     ModelReport,
     ModelRow,
@@ -171,6 +173,10 @@ class Service(Protocol):
     def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
         """The running daemon changes to this model. Progress; then the change, when it is loaded; then progress of
         building codices. Closing it leaves the change in effect."""
+        ...
+
+    def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        """Measures on a codex what the type of KV changes, and keeps it. Raises NotReady where there is no room."""
         ...
 
     async def status(self, principal: Principal) -> StatusReply: ...

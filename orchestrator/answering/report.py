@@ -164,7 +164,7 @@ def plan_report(
             kv_bytes=lore.governor.kv_bytes,
             context_pressure=round(used / decision.asked.window, 3) if decision.asked.window > 0 else 0.0,
         ),
-        memory=PlanMemory.of(budget, kv_bytes=budget.kv),
+        memory=PlanMemory.of(budget, kv_bytes=budget.kv, kv_type="", kv_loss=None),
         text=text,
     )
 

@@ -44,6 +44,7 @@ routes = [
     operations.local_model,
     chat.model,  # takes any path below /v1/models
     operations.use_model,
+    operations.measure_kv,
     operations.load,
     operations.codices,
     operations.codex,

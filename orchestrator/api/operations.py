@@ -16,6 +16,8 @@ from orchestrator.wire.replies import (
     CodexReply,
     CodicesReply,
     Dropped,
+    KvLossEvent,
+    KvLossProgress,
     LoadedEvent,
     ModelChange,
     ModelReply,
@@ -27,7 +29,7 @@ from orchestrator.wire.replies import (
     SessionReply,
     SessionRows,
 )
-from orchestrator.wire.requests import LoadBody, ModelBody, RenameBody, SearchBody
+from orchestrator.wire.requests import LoadBody, MeasureBody, ModelBody, RenameBody, SearchBody
 from orchestrator.wire.status import (
     CacheReply,
     EngineStateEvent,
@@ -148,6 +150,13 @@ async def use_model(call: ApiCall, body: ModelBody) -> ModelChange | EventStream
             if isinstance(event, ChangedEvent):
                 return ModelChange(**dict(event))
     raise AssertionError("a change ends with what it changed, or raises")
+
+
+@route("POST", "/v1/model/measure", "query", events=(KvLossProgress, KvLossEvent), faults=LOADING)
+async def measure_kv(call: ApiCall, body: MeasureBody) -> EventStream:
+    """Measures on the end of a codex's prefix what q8_0, or the type in use, changes of the model's predictions against
+    f16. Only while nobody asks; leaving the stream ends it."""
+    return await call.stream(call.service.measure_kv(body.codex, body.cwd))
 
 
 # -- the daemon itself

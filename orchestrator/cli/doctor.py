@@ -24,7 +24,7 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.service import unit_states
-from orchestrator.cli.terminal import count, plural, result, result_json, size
+from orchestrator.cli.terminal import count, kv_loss, plural, result, result_json, size
 from orchestrator.wire import faults
 from orchestrator.wire.places import QUOTER, QUOTING_SHORT, compile_again
 
@@ -290,7 +290,8 @@ def kv(found: "ConfiguredModel") -> Check:
     words = "can be cut in ranges: a checkpoint is a tail alone" if cut.cut else f"is kept whole: {cut.why}"
     cost = f", {count(found.bytes_per_token)} B a token" if found.bytes_per_token is not None else ""
     flash = "on" if plan.flash_attention else "off"
-    return Check("KV", True, f"{words}; keys {plan.keys}, values {plan.values}{cost}; flash attention {flash}")
+    lost = f"; measured: {kv_loss(found.kv_loss.model_dump())}" if found.kv_loss else ""
+    return Check("KV", True, f"{words}; keys {plan.keys}, values {plan.values}{cost}; flash attention {flash}{lost}")
 
 
 def embedding(settings: "Settings") -> Check:

@@ -12,6 +12,7 @@ import typer
 
 from orchestrator.cli import local
 from orchestrator.cli import options as given
+from orchestrator.cli.ask import working_directory
 from orchestrator.cli.client import Daemon, Event, Failure
 from orchestrator.cli.codex import step
 from orchestrator.cli.terminal import (
@@ -20,6 +21,7 @@ from orchestrator.cli.terminal import (
     count,
     done,
     facts,
+    kv_loss,
     listed,
     note,
     output,
@@ -43,6 +45,10 @@ OptionalName = Annotated[
         metavar="NAME", help="its name, its file's name or a path; default: the one that runs, or that is configured"
     ),
 ]
+Measure = Annotated[
+    bool, given.option("--measure", "first measure what KV type q8_0, or the one in use, changes of its predictions")
+]
+Codex = Annotated[str | None, given.option("-c, --codex NAME", f"with --measure: {given.WHICH}")]
 Source = Annotated[str, typer.Argument(metavar="hf:OWNER/REPO/FILE", help="a GGUF file on a model hub")]
 Later = Annotated[bool, given.option("--later", "change the configuration alone; a daemon that runs keeps its model")]
 Yes = Annotated[bool, given.option("-y, --yes", "do not ask")]
@@ -78,9 +84,17 @@ def row(model: Report) -> tuple[str, ...]:
 
 
 @app.command()
-def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def show(
+    name: OptionalName = None,
+    measure: Measure = False,
+    codex: Codex = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
     asked = named(name) if name else ""
+    if measure:
+        measure_kv(asked, codex, Daemon(socket))
     if daemon := running(socket):
         asked = asked or daemon.call("GET", "/v1/status")["model"]["name"]
         found = daemon.call("GET", f"/v1/models/local/{quote(asked, safe='')}")
@@ -90,6 +104,28 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
         with local.translated():
             found = {"model": model_here(asked, local.settings().settings, local.paths()).model_dump(mode="json")}
     output(found, lambda one: model_page(one["model"]), as_json=as_json)
+
+
+def measure_kv(asked: str, codex: str | None, daemon: Daemon) -> None:
+    """Has the running daemon measure with its model; Ctrl-C ends that. Raises Failure."""
+    model = daemon.call("GET", "/v1/status")["model"]
+    if asked not in ("", model["name"], model["path"], Path(model["path"]).stem):
+        raise Failure(
+            faults.USAGE, f"{model['name']} is loaded, and no other model can be measured", f"lore model use {asked}"
+        )
+    last: Report = {}
+    try:
+        for event in daemon.stream("/v1/model/measure", {"codex": codex, "cwd": working_directory()}):
+            if not event.aside:
+                last = event.data
+                if last["event"] == "measuring":
+                    progress(
+                        f"measuring KV type {last['kind']}  {count(last['done'])} of {count(last['total'])} tokens"
+                    )
+    finally:
+        clear_progress()
+    if last.get("event") != "measured":
+        raise Failure(faults.FAILED, "the daemon broke off the measurement", "ask again")
 
 
 def running(socket: str | None) -> Daemon | None:
@@ -337,10 +373,15 @@ def embedding_facts(model: Report) -> Iterator[tuple[str, str]]:
 
 def kv_table(kv: Report) -> str:
     rows = [
-        (name, f"{one['bytes_per_token'] / 1024:.1f}", count(one["context"]) if one["context"] is not None else "none")
+        (
+            name,
+            f"{one['bytes_per_token'] / 1024:.1f}",
+            count(one["context"]) if one["context"] is not None else "none",
+            kv_loss(kv["losses"][name]) if name in kv.get("losses", ()) else "",
+        )
         for name, one in kv["types"].items()
     ]
-    return table(("KV type", "KiB a token", "context that fits"), rows)
+    return table(("KV type", "KiB a token", "context that fits", "measured against f16"), rows)
 
 
 def settings_table(settings: list[Report]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, codex_part, with_ask_options
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, facts, output, result, seconds, size, sooner, table
+from orchestrator.cli.terminal import Report, count, facts, kv_loss, output, result, seconds, size, sooner, table
 
 Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
 BAR = 20  # the widest, in characters
@@ -92,5 +92,7 @@ def numbers(report: Report) -> Iterator[tuple[str, str]]:
         held = f"{size(memory['kv_bytes'])} for KV, {size(memory['weights'])} of weights"
         embedding = f", {size(memory['embedding_bytes'])} for the embedding model" if memory["embedding_bytes"] else ""
         yield "memory", f"{memory['where']}: {held}{embedding}"
+        if memory.get("kv_loss"):
+            yield "", f"KV is kept in {memory['kv_type']}: {kv_loss(memory['kv_loss'])}"
     if (predicted := report.get("predicted") or {}).get("ttft_ms") is not None:
         yield "predicted", f"first token in {seconds(predicted['ttft_ms'])}"

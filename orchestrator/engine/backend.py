@@ -7,10 +7,14 @@ opened it, until `close`.
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import ModelInfo
+
+if TYPE_CHECKING:  # the daemon imports this too, and numpy starts threads
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Entered around each call that may not return, with the seconds that it should take; `nullcontext` watches nothing.
 Watch = Callable[[float], AbstractContextManager[object]]
@@ -107,6 +111,18 @@ class Memory(Protocol):
     def close(self) -> None: ...
 
 
+class TrialMemory(Protocol):
+    """KV cells of one sequence, to look at predictions. `decode` as of a `Memory`."""
+
+    def decode(self, runs: Sequence[Run]) -> None: ...
+
+    def logits(self, row: int) -> "NDArray[np.float32]":
+        """Of the token behind `row` of the last step, one for each word; until the next step."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Backend(Protocol):
     """A loaded model."""
 
@@ -116,6 +132,10 @@ class Backend(Protocol):
 
     def open(self, cells: int, sequences: int) -> Memory:
         """`sequences` of the memory may be fewer. Raises BackendError when it cannot be had."""
+        ...
+
+    def open_trial(self, cells: int, kv_type: str) -> TrialMemory:
+        """With keys and values of this type, whatever the pools have. Raises BackendError when it cannot be had."""
         ...
 
     def sampler(self, sampling: Sampling) -> Sampler:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
+from numpy.typing import NDArray
+
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import ModelInfo
@@ -73,6 +76,9 @@ class FakeMemory:
         digest = hashlib.sha256(self.rows[row] + sampler.salt).digest()
         end = int.from_bytes(digest[:4], "big") % self.end_every == 0
         return Sampled(END, True) if end else Sampled(97 + digest[5] % 26, False)
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        return np.frombuffer(hashlib.sha256(self.rows[row]).digest(), np.uint8).astype(np.float32)
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
         if not 0 <= target < self.sequences:
@@ -144,6 +150,11 @@ class FakeBackend:
 
     def open(self, cells: int, sequences: int) -> FakeMemory:
         return FakeMemory(cells, sequences, self.end_every, footprint=cells * 8, ranges=self.info.ranges)
+
+    def open_trial(self, cells: int, kv_type: str) -> FakeMemory:
+        """Its KV is the tokens themselves, whatever the type."""
+        del kv_type
+        return self.open(cells, 1)
 
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)

@@ -163,6 +163,21 @@ class PrefixMatch:
 
 
 @dataclass(frozen=True)
+class MeasureKv:
+    """Asks what a type of KV changes of the predictions behind these ids, against f16; `KvMeasured` follow until one is
+    the last, or `StopMeasuring`."""
+
+    call: int
+    ids: Ids
+    kind: str
+
+
+@dataclass(frozen=True)
+class StopMeasuring:
+    call: int
+
+
+@dataclass(frozen=True)
 class Shutdown:
     pass
 
@@ -212,6 +227,28 @@ class Matched:
     length: int  # tokens of the prompt that need no computing by anybody
     reuse: tuple[Reuse, ...]
     left: int = 0
+
+
+@dataclass(frozen=True)
+class KvChange:
+    """What a type of KV changes behind so many tokens. `mean` and `worst` (99th percentile): Kullback-Leibler divergence of
+    the predictions from those with f16, in nats; `changed`: share of places with another likeliest token."""
+
+    tokens: int
+    mean: float
+    worst: float
+    changed: float
+
+
+@dataclass(frozen=True)
+class KvMeasured:
+    """How far a measurement is, in tokens. The last has what was found, or why there is nothing."""
+
+    call: int
+    done: int
+    total: int
+    change: KvChange | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -369,6 +406,7 @@ FromChild = (
     | Encoded
     | DecodedText
     | Matched
+    | KvMeasured
     | Admitted
     | PrefillProgress
     | AnswerDelta

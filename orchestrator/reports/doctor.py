@@ -16,10 +16,12 @@ from governor.sensors import Sensors
 from orchestrator.codices.state import kept_sizes
 from orchestrator.engine.model import EngineSpec
 from orchestrator.model.conditions import conditions_here
+from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.reports.models import placement_report, ranges
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.replies import KvRanges, TemplatePlacement
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
@@ -77,10 +79,12 @@ def fault_of(store: Path) -> str:
 
 @dataclass(frozen=True)
 class ConfiguredModel:
-    """A model that can be loaded, and how it would be now; `refused`: settings that loading would fail with."""
+    """A model that can be loaded, and how it would be now; `kv_loss`: what its type of KV changes, where that was measured;
+    `refused`: settings that loading would fail with."""
 
     file: ModelFile
     offload: Offload
+    kv_loss: KvLoss | None
     bytes_per_token: int | None
     ranges: KvRanges
     template: TemplatePlacement
@@ -102,6 +106,7 @@ def configured_model(settings: Settings, paths: Paths) -> ConfiguredModel | None
     return ConfiguredModel(
         model,
         offload,
+        KvLosses(paths.data).of(model.path, model.shape).get(offload.plan.values),
         per_token,
         ranges(model.shape, offload.plan),
         placement_report(model.placement),

@@ -4,7 +4,7 @@ All of it is read from a file's header and the sensors; nothing is loaded and no
 counts as free: another one would take its place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from orchestrator.codices.state import kept_sizes
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead
 from orchestrator.model.conditions import Gpu, LoadingConditions, conditions_here
+from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import (
     DEFAULT,
     AtHand,
@@ -45,6 +46,7 @@ from orchestrator.model.model_file import (
 from orchestrator.settings.model import KvType as KvTypeName
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.places import path_of
 from orchestrator.wire.replies import (
     EmbeddingMemory,
@@ -98,7 +100,7 @@ def model_here(name: str, settings: Settings, paths: Paths) -> ModelReport:
     known = known_here(settings, paths.models)
     found = named(known, name, anywhere=True) if name else known[0]
     here = conditions_here(settings, paths, partial(kept_sizes, paths.codices))
-    return described(found, header_of(found), here, loaded=False)
+    return described(found, header_of(found), here, KvLosses(paths.data), loaded=False)
 
 
 def named(known: Sequence[AtHand], name: str, *, anywhere: bool) -> AtHand:
@@ -141,8 +143,10 @@ def answer(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded
     return fitting(header.shape, here.offload.plan, here)
 
 
-def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loaded: bool) -> ModelReport:
-    """Everything about one model."""
+def described(
+    model: AtHand, header: FileHeader, here: LoadingConditions, losses: KvLosses | None = None, *, loaded: bool
+) -> ModelReport:
+    """Everything about one model. `losses`: what types of KV change, as measured."""
     common = dict(row(model, header, here, loaded=loaded))
     if model.embeds and model.about:
         from orchestrator.engine.builtin import words  # loads gguf and numpy, which the daemon starts without
@@ -173,7 +177,7 @@ def described(model: AtHand, header: FileHeader, here: LoadingConditions, *, loa
         kv_heads=shape.kv_heads,
         trained_context=shape.trained,
         weights=ModelWeights(total=shape.weights, by_type=dict(shape.by_type)),
-        kv=kv_report(shape, here),
+        kv=kv_report(shape, here, losses.of(model.path, shape) if losses else {}),
         ranges=ranges(shape, here.offload.plan),
         memory=memory_report(shape, here, budget) if budget is not None else None,
         template=placement_report(placement_of(gguf)),
@@ -205,7 +209,7 @@ def embeds(gguf: Gguf) -> bool:
     return bool(no_chat(gguf)) and not no_embedding(gguf)
 
 
-def kv_report(shape: ModelShape, here: LoadingConditions) -> KvCosts:
+def kv_report(shape: ModelShape, here: LoadingConditions, losses: Mapping[str, KvLoss]) -> KvCosts:
     """Bytes of one token as configured; what each type that can be set and suits the model's heads costs, the largest
     first, and how much would fit with it."""
     plan = here.offload.plan
@@ -220,7 +224,7 @@ def kv_report(shape: ModelShape, here: LoadingConditions) -> KvCosts:
         }
     except FootprintError:
         now, types = None, {}
-    return KvCosts(bytes_per_token=now, types=types, window=shape.window or None)
+    return KvCosts(bytes_per_token=now, types=types, window=shape.window or None, losses=dict(losses))
 
 
 def ranges(shape: ModelShape, plan: KvPlan) -> KvRanges:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
+from governor.footprint import KvPlan
 from governor.offload import Offload
 from governor.readings import SensorSnapshot as Sensed
 from governor.readings import memory_of
@@ -18,11 +19,13 @@ from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
 from orchestrator.model.conditions import Gpu, LoadingConditions
+from orchestrator.model.kv_losses import KvLosses, measured
 from orchestrator.model.model_file import AtHand, ModelFile, at_hand, header_of
 from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
+from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.replies import CodexReport, ModelReport, ModelRow
+from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.status import (
     CacheReply,
     EmbeddingModel,
@@ -50,8 +53,8 @@ EVENT_CLOCK_S = 0.5
 
 @dataclass(frozen=True)
 class About:
-    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `failures` are the
-    formatter plug-ins that could not be taken."""
+    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `losses` what types of KV
+    change, as measured; `failures` are the formatter plug-ins that could not be taken."""
 
     model: ModelFile
     machine: Machine
@@ -61,6 +64,7 @@ class About:
     governor: GovernorSettings
     version: str
     prefill: Callable[[str], PrefillReport | None]
+    losses: KvLosses
     failures: Sequence[BrokenFormatter] = field(default=())
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
@@ -95,7 +99,21 @@ class About:
         """Everything about one; `anywhere`: also of a file outside the models folder, by its full path. Raises NotFound."""
         found = models.named(await asyncio.to_thread(self._known), name, anywhere=anywhere)
         here, loaded = self._conditions(), found.path == self.model.path
-        return await asyncio.to_thread(lambda: models.described(found, header_of(found), here, loaded=loaded))
+        return await asyncio.to_thread(
+            lambda: models.described(found, header_of(found), here, self.losses, loaded=loaded)
+        )
+
+    def kv(self) -> tuple[str, KvLoss | None]:
+        """The type of values that the model has, and what it changes where that was measured. Reads a file."""
+        plan = self._plan
+        return plan.values, self.losses.of(self.model.path, self.model.shape).get(plan.values)
+
+    def measured_kv(self, codex: str, ids: bytes) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        return measured(self.client, self.losses, self.model, self._plan, codex, ids)
+
+    @property
+    def _plan(self) -> KvPlan:
+        return (self.conditions.loaded or self.conditions.offload).plan
 
     def _conditions(self) -> LoadingConditions:
         outlook, info = self.machine.outlook, self.client.info

@@ -212,6 +212,16 @@ class Predicted(ReplyShape):
     context_pressure: float = Field(description="share of the window that the conversation takes")
 
 
+class KvLoss(ReplyShape):
+    """What a type of KV changes of the model's predictions, measured on a codex against f16."""
+
+    tokens: int = Field(description="behind which predictions were compared")
+    mean: float = Field(description="Kullback-Leibler divergence, in nats")
+    worst: float = Field(description="the same: its 99th percentile")
+    changed: float = Field(description="share of places with another likeliest token")
+    codex: str = Field(description="whose text it was")
+
+
 class PlanMemory(ReplyShape):
     """How the memory is planned."""
 
@@ -219,6 +229,8 @@ class PlanMemory(ReplyShape):
     kv_bytes: int = Field(description="for KV")
     weights: int = Field(description="bytes of the model's")
     embedding_bytes: int = Field(description="kept for the model that embeds")
+    kv_type: str = Field("", description="of keys and values")
+    kv_loss: KvLoss | None = Field(None, description="what that changes, where it was measured")
 
 
 class PlanTimings(ReplyShape):

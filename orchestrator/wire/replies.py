@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import IdentityState, RefusalReport
+from orchestrator.wire.answers import IdentityState, KvLoss, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
 from orchestrator.wire.places import ChangePhase, LoadPhase
 
@@ -296,6 +296,23 @@ class ModelWeights(ReplyShape):
     by_type: dict[str, int] = Field(description="bytes of each type of tensor")
 
 
+class KvLossProgress(ReplyShape):
+    """How far a measurement is."""
+
+    event: Literal["measuring"] = Field(description="what kind of event")
+    kind: str = Field(description="type of KV")
+    done: int = Field(description="tokens")
+    total: int = Field(description="in all")
+
+
+class KvLossEvent(ReplyShape):
+    """What was measured, the last event."""
+
+    event: Literal["measured"] = Field(description="what kind of event")
+    kind: str = Field(description="type of KV")
+    loss: KvLoss = Field(description="what it changes")
+
+
 class KvType(ReplyShape):
     """One type that KV can be kept in."""
 
@@ -309,6 +326,7 @@ class KvCosts(ReplyShape):
     bytes_per_token: int | None = Field(description="as configured; none where the types do not suit the model")
     types: dict[str, KvType] = Field(description="each type that suits the model, by its name")
     window: int | None = Field(description="tokens that sliding layers keep; none where there are none")
+    losses: dict[str, KvLoss] = Field({}, description="what was measured, by type")
 
 
 class KvRanges(ReplyShape):

@@ -223,6 +223,13 @@ class ModelBody(StrictRequest):
     stream: bool = Field(False, description="report the steps as server-sent events")
 
 
+class MeasureBody(StrictRequest):
+    """On which codex to measure."""
+
+    codex: Plain | None = Field(None, description="by name; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is taken")
+
+
 class RenameBody(StrictRequest):
     """A conversation's new name."""
 

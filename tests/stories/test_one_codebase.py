@@ -1,5 +1,7 @@
 """The main job: a codebase is loaded, asked about, and asked again out of the cache."""
 
+import json
+
 import pytest
 from support.house import CODES, ask, blocks, cached_whole, codebase, counters, events, lent, question
 
@@ -85,6 +87,16 @@ def test_a_plan_prints_the_exact_prompt_with_the_code_left_of_the_question(house
     text = house.lore("plan", question("zebra"), "--prompt").stdout
     assert text.index(f"{question('zebra')} {CODES['zebra']}") < text.rindex(question("zebra"))
     assert text.index("zebra.py") < text.index("# Environment") < text.rindex(question("zebra"))
+
+
+def test_what_a_smaller_type_of_kv_changes_is_measured_on_the_codex_and_kept(house):
+    shown = house.lore("model", "show", "--measure", "-c", "vaults", "--json")
+    assert shown.returncode == 0, shown.stderr
+    loss = json.loads(shown.stdout)["model"]["kv"]["losses"]["q8_0"]
+    assert (loss["codex"], loss["tokens"] >= 256) == ("vaults", True)
+    assert 0 < loss["mean"] <= loss["worst"]
+    assert f"{loss['tokens']:,} tokens of vaults" in house.lore("model", "show").stdout
+    assert ask(house, "zebra")["answer"].strip().startswith(CODES["zebra"])
 
 
 def test_a_session_remembers_what_was_said_in_it_and_another_one_does_not(house):

@@ -37,7 +37,7 @@ from orchestrator.service import (
     Thought,
     ToolCall,
 )
-from orchestrator.wire.answers import PlanReply, Predicted, Waiting
+from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
@@ -45,6 +45,8 @@ from orchestrator.wire.replies import (
     ChangedEvent,
     CodexReport,
     ColdFloor,
+    KvLossEvent,
+    KvLossProgress,
     LoadedEvent,
     ModelNames,
     ModelReport,
@@ -218,6 +220,13 @@ class SmallService:
         yield ProgressEvent(event="progress", phase="loading", done=0, total=1, rate=0.0, eta_s=None)
         about = ModelNames(name=name, path=name, notice="")
         yield ChangedEvent(event="changed", model=about, changed=changed, cold=cold)
+
+    async def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        if codex == "full":
+            raise NotReady("KV type q8_0 cannot be measured now: 6,144 tokens of KV are needed beside what is held")
+        yield KvLossProgress(event="measuring", kind="q8_0", done=64, total=2048)
+        loss = KvLoss(tokens=2048, mean=0.001, worst=0.01, changed=0.004, codex=codex or cwd)
+        yield KvLossEvent(event="measured", kind="q8_0", loss=loss)
 
     async def status(self, principal: Principal) -> StatusReply:
         return filled(

@@ -67,6 +67,7 @@ class Pools:
         self._lost_ms = lost_ms
         self._prefill_cost = prefill_cost
         self._entries = 0
+        self._lent = 0  # tokens of the grant, for what is opened beside the pools
         self._budget: TimeBudget = endless()
         self._refused: int | None = None  # the ticket for which there was no context of the size wanted
         self._opening: Opening | None = None
@@ -91,12 +92,22 @@ class Pools:
     def held(self) -> int:
         """Tokens of what was granted, with those that pools take beside their cells."""
         opening = [self._opening.cells] if self._opening else []
-        return sum(cells + self._aside for cells in (*(pool.memory.cells for pool in self.by_name.values()), *opening))
+        cells = (*(pool.memory.cells for pool in self.by_name.values()), *opening)
+        return self._lent + sum(one + self._aside for one in cells)
+
+    def lend(self, tokens: int) -> bool:
+        """Takes so many tokens of the grant for what is opened beside the pools; less than 0 gives them back. False where
+        fewer are free."""
+        if tokens > max(0, self.free()):
+            return False
+        self._lent += tokens
+        return True
 
     def exceed_grant(self) -> bool:
-        return self._left() < 0
+        return self.free() < 0
 
-    def _left(self) -> int:
+    def free(self) -> int:
+        """Tokens of the grant that nobody holds; less than 0 where more is held than granted."""
         return self.grant.cells + self._aside - self.held()
 
     def carrying_s(self) -> float:
@@ -194,7 +205,7 @@ class Pools:
     def make_room_beside(self, pool: Pool, ids: "array[int]") -> None:
         """Moves the pool where the grant allows, so that a floor that is computed in advance leaves other floors there."""
         wanted = pool.cells_to_keep_all(ids)
-        if pool.memory.cells < wanted and rounded(wanted) <= self._left() + pool.memory.cells:
+        if pool.memory.cells < wanted and rounded(wanted) <= self.free() + pool.memory.cells:
             self._move(pool, wanted)
 
     def _move(self, pool: Pool, wanted: int) -> bool:
@@ -214,7 +225,7 @@ class Pools:
         The cells of a pool that is `moved` count as free.
         """
         least, most = rounded(least), rounded(most)
-        free = self._left() + (moved.memory.cells if moved else -self._aside)
+        free = self.free() + (moved.memory.cells if moved else -self._aside)
         closing = to_close(free, self._leaving(moved) if free < least else (), least)
         if closing is None:
             return None

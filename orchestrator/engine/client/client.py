@@ -34,7 +34,9 @@ from orchestrator.engine.messages import (
     EngineSnapshot,
     Grant,
     InferenceJob,
+    KvMeasured,
     Matched,
+    MeasureKv,
     Outcome,
     PrefillCost,
     PrefillProgress,
@@ -42,6 +44,7 @@ from orchestrator.engine.messages import (
     PutFloor,
     Reason,
     Shutdown,
+    StopMeasuring,
     Urgency,
     bytes_to_ids,
 )
@@ -75,6 +78,7 @@ class EngineClient:
         self._calls = Calls(self._supervisor)
         self._tickets = count(1)
         self._running: dict[int, Running] = {}
+        self._measured: dict[int, asyncio.Queue[KvMeasured | None]] = {}
         self._suspects = Suspects()
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
@@ -180,6 +184,25 @@ class EngineClient:
         """
         return await self.embedding.embed(texts, urgency, whole=whole)
 
+    async def measure_kv(self, ids: bytes, kind: str) -> AsyncGenerator[KvMeasured]:
+        """How far a measurement of this type of KV is; the last has what was found, or a refusal. Closing it early ends it.
+
+        Raises EngineUnavailable, also where the child ends meanwhile.
+        """
+        await self.ensure_ready()
+        number = next(self._tickets)
+        told = self._measured[number] = asyncio.Queue()
+        self._supervisor.send([MeasureKv(number, ids, kind)])
+        try:
+            while (found := await told.get()) is not None:
+                yield found
+                if found.change is not None or found.refusal:
+                    return
+            raise EngineUnavailable("the engine ended while it measured")
+        finally:
+            del self._measured[number]
+            self._supervisor.send([StopMeasuring(number)])
+
     # -- tickets
 
     async def run(self, job: InferenceJob) -> AsyncGenerator[TicketMessage]:
@@ -213,6 +236,9 @@ class EngineClient:
             self._fresh.set()
         elif isinstance(message, Encoded | DecodedText | Matched | EmbeddedTexts | EmbedFailed):
             self._calls.answered(message.call, message)
+        elif isinstance(message, KvMeasured):
+            if (told := self._measured.get(message.call)) is not None:
+                told.put_nowait(message)
         elif isinstance(message, Admitted | PrefillProgress | AnswerDelta | Completion):
             self._deliver(message)
 
@@ -245,6 +271,8 @@ class EngineClient:
     def _child_ended(self, how: str) -> Sequence[int]:
         self.snapshot, self.embedding.holds = EngineSnapshot(0), 0
         self._calls.fail(f"the engine ended ({how})")
+        for told in self._measured.values():
+            told.put_nowait(None)
         decided = after_end(self._running.values(), self._suspects)
         self._suspects = Suspects()
         for job in decided.again:

@@ -53,6 +53,11 @@ class LlamaBackend:
     def open(self, cells: int, sequences: int) -> LlamaMemory:
         return self._kind(self.loaded, cells, sequences)
 
+    def open_trial(self, cells: int, kv_type: str) -> LlamaMemory:
+        """With flash attention, which quantised values need."""
+        spec = replace(self._spec, kv_type_k=kv_type, kv_type_v=kv_type, flash_attention=True)
+        return LlamaMemory(replace(self.loaded, spec=spec, states=StateSizes()), cells, 1)
+
     @property
     def threads(self) -> int:
         return self.loaded.threads

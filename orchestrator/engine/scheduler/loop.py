@@ -42,13 +42,16 @@ from orchestrator.engine.messages import (
     FromChild,
     Grant,
     InferenceJob,
+    MeasureKv,
     Outcome,
     PrefillCost,
     PrefixMatch,
     PutFloor,
     Reason,
+    StopMeasuring,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
+from orchestrator.engine.scheduler.kv_measuring import KvMeasuring
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, in_order, ticket_of
@@ -98,6 +101,7 @@ class Loop:
         reporting = Reporting(self.counters, self._say, self._end, clock)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self.admission = Admission(self.pools, self.checkpoints, self._speculation, self._tickets, reporting)
+        self._measuring = KvMeasuring(backend, self.pools, self.costs, self._say)
         self._stepping = Stepping(backend, self._speculation, self._write_behind.remember, reporting, self.costs, watch)
 
     # -- what comes in
@@ -121,6 +125,8 @@ class Loop:
             self._write_behind.note_written()
         elif isinstance(message, SamplerMade):
             self._take_sampler(message)
+        elif isinstance(message, MeasureKv | StopMeasuring):
+            self._measuring.handle(message)
         else:
             raise TypeError(f"the loop takes no {type(message).__name__}")
 
@@ -171,7 +177,7 @@ class Loop:
 
     def has_idle_work(self) -> bool:
         """Whether checkpoints are left to write, or pools to close, also where there are no tickets."""
-        return self._write_behind.left() or self.pools.exceed_grant()
+        return self._write_behind.left() or self.pools.exceed_grant() or self._measuring.left()
 
     def close(self) -> None:
         """Saves what is in cells, so that the next process finds it."""
@@ -186,6 +192,15 @@ class Loop:
         finally:
             self._flush_before(self._clock() if self.busy() else float("inf"))
         self._write_behind.work(timing, alone=not self.busy())
+        self._measure()
+
+    def _measure(self) -> None:
+        """A step of a measurement, where nobody waits for anything else; none at all where somebody waits for its room."""
+        if not self._tickets:
+            self._measuring.step(self._limits.budget_ms)
+        elif any(ticket.phase is Phase.WAITING and not ticket.awaits_sampler for ticket in self._tickets.values()):
+            self._measuring.give_way()
+        self._flush_before(float("inf"))
 
     def _timing(self) -> Timing:
         return Timing(self._clock, self._limits, self._tickets, self.costs, writing=self._write_behind.left())

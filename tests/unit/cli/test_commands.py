@@ -38,6 +38,8 @@ import pytest
         (["codex", "drop", "nope"], 5, "no codex nope"),
         (["session", "show", "nope"], 5, "no session nope"),
         (["model", "show", "nope"], 5, "builtin:quoter"),
+        (["model", "show", "other", "--measure"], 2, "lore model use other"),
+        (["model", "show", "--measure", "-c", "full"], 8, "6,144 tokens of KV are needed"),
         (["load", "--cancel", "nope"], 5, "no codex nope"),
         (["plan", "huge"], 4, "8,000 fit"),
     ],

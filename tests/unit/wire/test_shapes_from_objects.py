@@ -16,7 +16,7 @@ from governor.budget import MemoryBudget
 from governor.readings import GpuReading, HostReading
 from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import PoolState
+from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
@@ -30,6 +30,7 @@ SOURCES: dict[str, object] = {
     "EngineReport": EngineClient,
     "GpuSensors": GpuReading,
     "HostSensors": HostReading,
+    "KvLoss": KvChange,
     "ModelRow": Fitting,
     "PlanMemory": MemoryBudget,
     "PlanReply": Lore,
