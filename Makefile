@@ -1,6 +1,6 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format docs bench bench-real bounds lock clean
+.PHONY: help install demo test nightly check format docs bench bench-real bounds lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -23,6 +23,9 @@ demo: install   ## load two real codebases, ask, show what was cached
 test: install   ## the whole suite, in two processes
 	@# pytest keeps the tests that it has rewritten: without that each process takes ten seconds to collect them, each time.
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+nightly: install  ## the laws alone, each with 10,000 generated cases where it sets no number of its own: hours
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n 2 --dist loadfile tests/laws $(PYTEST_ARGS)
 
 check: install  ## lint, format, strict types
 	$(BIN)/ruff check .

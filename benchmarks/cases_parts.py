@@ -10,6 +10,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ from formatters.blocks import Role
 from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext, TurnView
 from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
+from governor.budget import Demand, Ours, next_outlook
+from governor.ctc import Claim, ClaimKind, PromptLimits, settle
+from governor.footprint import KvPlan
+from governor.gguf import read_gguf
+from governor.model_shape import shape_of
+from governor.readings import GpuReading, HostReading, SensorSnapshot
+from governor.settings import GIB, GovernorSettings
 from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.preparing import job_of
@@ -46,7 +54,10 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.vocabulary import PATTERNS, read_ranks, read_table
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
+from orchestrator.prompt.coverage import Coverage
 from orchestrator.prompt.evidence import FoundPassages
+from orchestrator.prompt.phrases import Task
+from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
 
 MIB = 2**20
 SEGMENTS = 64
@@ -57,7 +68,12 @@ CHATML = (
 
 
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
-    return {"checkpoint files": checkpoints, "prompt assembly": assembly, "tokenising": tokenising}
+    return {
+        "checkpoint files": checkpoints,
+        "prompt assembly": assembly,
+        "governing a question": governing,
+        "tokenising": tokenising,
+    }
 
 
 def checkpoints(bench: Bench) -> Iterator[Row]:
@@ -175,6 +191,43 @@ def questions(count: int) -> Iterator[TurnContext]:
     state = StateView(turns=turns)
     for number in range(count):
         yield TurnContext(identity=identity, sigil=sigil, codex=codex, state=state, query=f"what is {number}?")
+
+
+def governing(bench: Bench) -> Iterator[Row]:
+    """What the governor decides for a question: levels and grant from a reading, retrieval, and verdicts on 200 claims of
+    which a third must go."""
+    shape, card = shape_of(read_gguf(bench.model)), GpuReading(0, total=24 * GIB, free=20 * GIB, own=2 * GIB)
+    snapshot = SensorSnapshot(0.0, (card,), HostReading(32 * GIB, 20 * GIB))
+    figures, settings = QuestionFigures(Task.HYBRID, window=32_768, used=20_000), GovernorSettings()
+    outlook, prompt = None, claims()
+    limits = PromptLimits(sum(one.tokens for one in prompt) * 2 // 3, 10**9, gist=256)
+    seconds = []
+    for number in range(max(200, bench.runs)):
+        began = time.perf_counter()
+        ours = Ours(held=2 * GIB, claimed=number * MIB, demand=Demand(shape, KvPlan()))
+        outlook = next_outlook(outlook, replace(snapshot, at=number / 4), ours, settings)
+        decide(FloorCoverage(Coverage.FULL, 60_000, 20_000), figures)
+        assert settle(prompt, limits).refusal is None
+        seconds.append(time.perf_counter() - began)
+    seconds.sort()
+    name = "governing a question, 200 claims"
+    yield at_most(name, "p50", 1_000 * seconds[len(seconds) // 2], 1, "ms")
+    yield at_most(name, "p99", 1_000 * seconds[len(seconds) * 99 // 100], 3, "ms")
+
+
+def claims() -> list[Claim]:
+    """The floor, 60 turns with a tool's result and filler each, and passages."""
+    turns = [
+        claim
+        for at in range(60)
+        for claim in (
+            Claim(f"turn {at}", ClaimKind.TURN, 200, 800, weight=at, turn=at),
+            Claim(f"result of {at}", ClaimKind.SUPERSEDED, 300, 1_200, stub=30, turn=at),
+            Claim(f"filler {at}", ClaimKind.FILLER, 20, 300, weight=-at, turn=at),
+        )
+    ]
+    passages = [Claim(f"a{at}.py", ClaimKind.EVIDENCE, 250, 1_000, weight=-at) for at in range(19)]
+    return [Claim("floor", ClaimKind.FLOOR, 10_000, 40_000), *turns, *passages]
 
 
 def tokenising(bench: Bench) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.composing import TEMPLATE, _turn
 from support.word_encoder import WordEncoder
@@ -112,7 +112,6 @@ LIMITS = st.builds(
 )
 
 
-@settings(max_examples=60)
 @given(TURNS, VERBATIM, LIMITS)
 def test_verbatim_texts_survive_any_cut_that_the_budget_allows(
     turns: list[tuple[TurnView, TurnView]], mine: str, limits: PromptLimits
@@ -133,7 +132,6 @@ def test_verbatim_texts_survive_any_cut_that_the_budget_allows(
     assert bool(result.actions) == (left != state) == bool(result.left_out(in_session=True))
 
 
-@settings(max_examples=60)
 @given(TURNS, LIMITS.filter(lambda limits: limits.gist > 0))
 def test_a_gist_stands_for_exactly_the_turns_that_went_and_grows_at_its_end(
     turns: list[tuple[TurnView, TurnView]], limits: PromptLimits
