@@ -34,7 +34,8 @@ class Bound(StrEnum):
     """What ends the window: of these limits the least, of equal ones the first."""
 
     TRAINED = "trained"  # what the model was trained for
-    CONTEXT = "context"  # what the user allows, or the model was measured to follow
+    CONTEXT = "context"  # what the user allows
+    MEASURED = "measured"  # what the model was measured to follow
     KV = "kv"  # KV in the memory that counts
     RAM = "ram"  # KV, in RAM, of the layers that are not on the GPU
 
@@ -48,7 +49,7 @@ class Demand:
     beside weights, buffers, KV and the embedding model, as the driver's context.
     `host_free`: RAM in bytes that may take the layers which the GPU cannot. `embedding_bytes` of that memory are the
     embedding model's, loaded or not: it may be needed at any time. `context`: tokens that a sequence may have at most,
-    where less is wanted than the model was trained for.
+    where less is wanted than the model was trained for; `measured`: those that the model was measured to follow.
     """
 
     shape: ModelShape
@@ -59,6 +60,7 @@ class Demand:
     host_free: int = 0
     embedding_bytes: int = 0
     context: int | None = None
+    measured: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class Ours:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """A grant. Bytes but for `cells` (the largest pool) and `window` (one sequence's limit), in tokens.
+    """A grant. Bytes but for `cells` (the largest pool), `window` (one sequence's limit) and `longest` (the same without
+    what was measured, as a further measurement needs it), in tokens.
 
     `bound` is what ends the window. `working`: buffers of one pool, and what else of ours is neither weights nor KV.
     `kv_hard` is what can be held at all, `kv` what is planned with. `gpu_layers` counts the output as one layer. `ours` is
@@ -103,6 +106,7 @@ class MemoryBudget:
     gpu_layers: int
     layers: int
     bound: Bound
+    longest: int
 
     @property
     def fixed(self) -> int:
@@ -115,13 +119,21 @@ class MemoryBudget:
         return {
             Bound.TRAINED: f"the model was trained for {self.window:,} tokens",
             Bound.CONTEXT: f"model.context allows {self.window:,} tokens",
+            Bound.MEASURED: "of longer texts the model loses too much (lore doctor --context)",
             Bound.KV: f"{size(self.kv)} of {self.where} are left for KV",
             Bound.RAM: f"RAM holds no more KV of the layers on the CPU ({self.gpu_layers} of {self.layers} on the GPU)",
         }[self.bound]
 
     def granting_as(self, former: "MemoryBudget") -> "MemoryBudget":
         """What is known now, under the number and with the tokens of a former grant."""
-        return replace(self, number=former.number, cells=former.cells, window=former.window, bound=former.bound)
+        return replace(
+            self,
+            number=former.number,
+            cells=former.cells,
+            window=former.window,
+            bound=former.bound,
+            longest=former.longest,
+        )
 
     def same_grant(self, other: "MemoryBudget", step: float) -> bool:
         """Whether a plan made with one holds with the other: cells and window differ by at most the share `step`."""
@@ -262,6 +274,9 @@ def plan_budget(
         Bound.KV: on_card,
         Bound.RAM: in_ram,
     }
+    longest = min(limits.values())
+    if demand.measured is not None:
+        limits[Bound.MEASURED] = demand.measured
     bound = min(limits, key=limits.__getitem__)
     return MemoryBudget(
         number=number,
@@ -280,6 +295,7 @@ def plan_budget(
         gpu_layers=gpu_layers,
         layers=layers,
         bound=bound,
+        longest=longest,
     )
 
 

@@ -31,6 +31,7 @@ from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
 from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.meaning import Meaning
+from orchestrator.model.measuring import ContextMeter, MeasurementFile
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.reports.status import About, prefill_of
@@ -70,6 +71,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         searcher=searcher,
         session_store=storage.sessions,
         machine=host.machine,
+        meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
         watchers=codices.watchers,
         upkeep=codices.upkeep,
@@ -232,6 +234,24 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) 
         partial(prefill_of, codices.residents, codices.floors),
         KvLosses(paths.data),
         registry.failures,
+    )
+
+
+def meter_of(
+    settings: Settings, paths: Paths, host: Host, codices: CodexParts, model_ready: AwaitedModel
+) -> ContextMeter:
+    assert host.conditions.loaded is not None, "how this model is loaded was chosen"
+    return ContextMeter(
+        host.model.setting,
+        host.model.path,
+        host.conditions.loaded.plan,
+        MeasurementFile(paths.measurements),
+        host.client,
+        host.machine,
+        model_ready,
+        partial(codices.floors.questions.idle, 0.0),
+        host.governor.memory.smallest_window,
+        settings.model.measured_context,
     )
 
 

@@ -26,12 +26,14 @@ from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, tra
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel, why_waiting
 from orchestrator.model.meaning import Meaning
+from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import choose_codex
 from orchestrator.reports.status import About
-from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, ModelEvent, Principal
+from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEvent, ModelEvent, Principal
 from orchestrator.wire.answers import PlanReply
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.context import ContextReport
 from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
@@ -135,6 +137,7 @@ class Program:
     searcher: ArchiveSearch
     session_store: SessionStore
     machine: Machine
+    meter: ContextMeter
     client: EngineClient
     watchers: CodexWatchers
     upkeep: ArchiveUpkeep
@@ -207,7 +210,7 @@ class Program:
             )
             return
         await imports
-        await self.machine.loaded(info)
+        await self.machine.loaded(info, await self.meter.limit())
         self.model_ready.succeed(self.make_chat_model())
         await self.lifecycle.wake(self.waking.at)
 
@@ -347,6 +350,12 @@ class Program:
         async with aclosing(cast(Any, self.about.measured_kv(name, floor.ids))) as events:
             async for event in events:
                 yield event
+
+    async def context(self) -> ContextReport:
+        return await self.meter.report()
+
+    def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
+        return self.meter.measure(again=again)
 
     async def floors(self) -> tuple[ColdFloor, ...]:
         """The floors that are computed."""

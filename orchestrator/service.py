@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, PlanReply, Waiting
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
@@ -136,6 +137,7 @@ class Embedded:
 
 LoadEvent = ProgressEvent | LoadedEvent  # the second is the last
 ModelEvent = ProgressEvent | ChangedEvent
+MeasureEvent = ProgressEvent | MeasuredEvent  # the second is the last
 
 
 class Service(Protocol):
@@ -177,6 +179,14 @@ class Service(Protocol):
 
     def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
         """Measures on a codex what the type of KV changes, and keeps it. Raises NotReady where there is no room."""
+        ...
+
+    async def context(self) -> ContextReport:
+        """How long a text the model follows. Waits for it to be loaded."""
+        ...
+
+    def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
+        """Closing the stream ends it; what was measured is kept."""
         ...
 
     async def status(self, principal: Principal) -> StatusReply: ...

@@ -45,6 +45,8 @@ routes = [
     chat.model,  # takes any path below /v1/models
     operations.use_model,
     operations.measure_kv,
+    operations.context,
+    operations.measure_context,
     operations.load,
     operations.codices,
     operations.codex,

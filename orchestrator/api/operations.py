@@ -8,6 +8,7 @@ from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.context import ContextReply, MeasuredEvent
 from orchestrator.wire.places import is_url
 from orchestrator.wire.replies import (
     Alive,
@@ -29,7 +30,7 @@ from orchestrator.wire.replies import (
     SessionReply,
     SessionRows,
 )
-from orchestrator.wire.requests import LoadBody, MeasureBody, ModelBody, RenameBody, SearchBody
+from orchestrator.wire.requests import ContextBody, LoadBody, MeasureBody, ModelBody, RenameBody, SearchBody
 from orchestrator.wire.status import (
     CacheReply,
     EngineStateEvent,
@@ -157,6 +158,21 @@ async def measure_kv(call: ApiCall, body: MeasureBody) -> EventStream:
     """Measures on the end of a codex's prefix what q8_0, or the type in use, changes of the model's predictions against
     f16. Only while nobody asks; leaving the stream ends it."""
     return await call.stream(call.service.measure_kv(body.codex, body.cwd))
+
+
+@route("GET", "/v1/model/context", "query", "codex:read", faults=("engine_failed",))
+async def context(call: ApiCall) -> ContextReply:
+    """How long a text the loaded model follows, as far as it was measured, and what measuring the rest would take."""
+    return ContextReply(context=await call.while_connected(call.service.context()))
+
+
+MEASURING = ("conflict", "invalid_request", "engine_failed")
+
+
+@route("POST", "/v1/model/context", "admin", events=(ProgressEvent, MeasuredEvent), faults=MEASURING)
+async def measure_context(call: ApiCall, body: ContextBody) -> EventStream:
+    """Measures what is missing, in the background; progress as server-sent events. Leaving it keeps what was measured."""
+    return await call.stream(call.service.measure_context(again=body.again))
 
 
 # -- the daemon itself

@@ -23,6 +23,7 @@ import typer
 from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
+from orchestrator.cli.context import context as measure_context
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, kv_loss, plural, result, result_json, size
 from orchestrator.wire import faults
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from orchestrator.settings.model import Settings
 
 SelfTest = Annotated[bool, given.option("--self-test", "run load, ask, restart, ask on the built-in model")]
+Context = Annotated[bool, given.option("--context", "measure how long a text the running model follows")]
+Again = Annotated[bool, given.option("--again", "with --context: measure everything anew")]
+Yes = Annotated[bool, given.option("-y, --yes", "with --context: do not ask, however long it takes")]
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
 NVCC = "sudo apt install nvidia-cuda-toolkit"
 # -P: the folder that the user is in may hold packages of our names.
@@ -58,9 +62,18 @@ class Check:
     absent: bool = False
 
 
-def doctor(self_test: SelfTest = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def doctor(
+    self_test: SelfTest = False,
+    context: Context = False,
+    again: Again = False,
+    yes: Yes = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
     """Checks the installation; each finding comes with the command that mends it."""
-
+    if context:
+        measure_context(socket, again=again, yes=yes, as_json=as_json)
+        return
     checks = self_tested() if self_test else all_checks(socket)
     ok = all(check.ok for check in checks)
     if as_json:

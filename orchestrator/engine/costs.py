@@ -122,6 +122,11 @@ class Costs:
             size //= 2
         return max(1, size)
 
+    @property
+    def known(self) -> bool:
+        """Whether a prompt was seen, here or by an earlier process."""
+        return "prompts" in self._kinds()
+
     def _kinds(self) -> set[str]:
         """Of the steps that were seen."""
         return {*self._seen, *(self._kind(rows) for rows, _, _ in self._unread)}

@@ -25,6 +25,7 @@ GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and an
 OVERRUN_STATUS = 86
 OVERRUN_FACTOR = 10.0
 OVERRUN_LEAST_SECONDS = 30.0
+UNSAVED = "unsaved"  # a pool of which nothing is written to disk
 MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
 HEADER = struct.Struct("<Q")  # the length of a batch
 Ids = bytes
@@ -72,7 +73,8 @@ class Grant:
 class PutFloor:
     """Names the ids of a floor, so that they cross once. Computes nothing.
 
-    Floors of one `pool` (generations of one codex) share a context and what their beginnings have in common.
+    Floors of one `pool` (generations of one codex) share a context and what their beginnings have in common. Those in
+    UNSAVED are for as long as the child runs.
     """
 
     name: str

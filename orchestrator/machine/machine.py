@@ -55,6 +55,7 @@ class Machine:
         self._sampler = SensorSampler(self._seen, settings)
         self._client = client
         self._info: ModelInfo | None = None
+        self._measured: int | None = None  # tokens at which windows end, as measured
         self._buffers: int | None = None  # bytes, the most of one pool; None before any was open
         self._saving = ""  # why power is saved, as told last
         self._tasks: list[asyncio.Task[None]] = []
@@ -76,13 +77,19 @@ class Machine:
             asyncio.create_task(self._follow_engine(), name="what the engine holds"),
         ]
 
-    async def loaded(self, info: ModelInfo) -> None:
-        """The model is loaded: its real figures replace the estimates, and it is known which memory counts."""
-        self._info = info
+    async def loaded(self, info: ModelInfo, measured: int | None = None) -> None:
+        """The model is loaded: its real figures replace the estimates, and it is known which memory counts. `measured`: the
+        tokens at which its windows end."""
+        self._info, self._measured = info, measured
         self._seen.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
         self._report()
         await self._sampler.sample()
         self._grant()
+
+    def end_window_at(self, measured: int | None) -> None:
+        """The tokens that the loaded model was measured to follow; None ends no window. The next grant has it."""
+        self._measured = measured
+        self._report(self._client.snapshot)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -127,6 +134,16 @@ class Machine:
         return Grant(budget.number, budget.cells, budget.window, self.outlook.power.prefill_share)
 
     @property
+    def longest(self) -> int:
+        """Tokens that one sequence may have, whatever was measured of the model."""
+        return self.budget.longest
+
+    @property
+    def measured(self) -> int | None:
+        """Tokens at which windows end, as measured."""
+        return self._measured
+
+    @property
     def embedding_bytes(self) -> int:
         """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
         return self._embedding_bytes()[0]
@@ -166,6 +183,7 @@ class Machine:
             buffers=self._buffers,
             embedding_bytes=here,
             context=self._costs.context,
+            measured=self._measured,
         )
         self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up))
 
@@ -227,8 +245,9 @@ class Machine:
             return seen
 
     def _grant(self) -> None:
+        """What the engine may hold: measured limits are for plans."""
         if self.outlook.budget is not None:
-            self._client.grant(self.grant)
+            self._client.grant(replace(self.grant, window=self.longest))
 
 
 async def _called(changed: Changed) -> float | None:

@@ -57,9 +57,9 @@ class LoadingConditions:
     """What a model meets when it is loaded here: how, the memory that counts, the user's limit, RAM for layers that a GPU
     cannot take, what the embedding model takes beside any model. `gpus` none: everything runs on the CPU.
 
-    `offload` is as set, for any model, until `for_model`; `loaded` is that of the model that runs. `window_caches` and
-    `kv_types`: by file, the cache that its sliding layers had when it was loaded last, and its type of KV. `kept`: the
-    codices that KV is for.
+    `offload` is as set, for any model, until `for_model`; `loaded` is that of the model that runs, `measured` the tokens
+    that it was measured to follow. `window_caches` and `kv_types`: by file, the cache that its sliding layers had when it
+    was loaded last, and its type of KV. `kept`: the codices that KV is for.
     """
 
     offload: Offload
@@ -70,6 +70,7 @@ class LoadingConditions:
     embedding_bytes: int = 0
     gpus: tuple[Gpu, ...] = ()
     loaded: Offload | None = None
+    measured: int | None = None
     window_caches: Mapping[str, str] = field(default_factory=dict)
     kv_types: Mapping[str, str] = field(default_factory=dict)
     kept: Kept = dict
@@ -82,9 +83,10 @@ class LoadingConditions:
         offload = self.offload
         if offload.context is None and BUILT.match(path.name):
             offload = replace(offload, context=TRIAL_WINDOW)
+        here = replace(self, measured=None)
         if offload.kv_auto and offload.on_gpu:
-            offload = self._with_kv(path, shape, offload)
-        return replace(self, offload=self._with_windows(path, shape, offload))
+            offload = here._with_kv(path, shape, offload)
+        return replace(here, offload=here._with_windows(path, shape, offload))
 
     def _with_windows(self, path: Path, shape: ModelShape, offload: Offload) -> Offload:
         before = self.window_caches.get(str(path), "")
@@ -127,6 +129,7 @@ class LoadingConditions:
             gpu_layers=None if layers < 0 else layers,
             host_free=self.host_free,
             embedding_bytes=self.embedding_bytes,
+            measured=self.measured,
         )
         return plan_budget(0, self.memory, demand, self.settings, self.limit)
 

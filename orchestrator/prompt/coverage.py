@@ -237,6 +237,7 @@ class _Fit:
         return {
             Bound.TRAINED: ", the length that the model was trained for",
             Bound.CONTEXT: ", as model.context allows",
+            Bound.MEASURED: ", the length that the model was measured to follow",
             Bound.RAM: ", for which RAM holds the KV of the layers on the CPU",
         }.get(self.room.bound, "")
 
@@ -245,6 +246,8 @@ class _Fit:
         room, needed = self.room, self.window_for(tokens)
         if tokens <= self.limit:
             return ""
+        if room.window < needed and room.bound is Bound.MEASURED:
+            return "a model that follows longer texts would hold it (lore doctor --context)"
         if room.window < needed and needed > room.trained:
             return f"a model with a window of {needed:,} would hold it"
         limited = room.window < needed and (room.bound is Bound.CONTEXT or room.window < room.kv_tokens)

@@ -132,6 +132,7 @@ class About:
             host_free=free,
             embedding_bytes=embedding,
             gpus=gpus,
+            measured=self.machine.measured,
         )
 
     def _known(self) -> tuple[AtHand, ...]:

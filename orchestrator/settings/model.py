@@ -140,6 +140,9 @@ class ModelSettings(Slice):
         description="longest prompt and answer together; auto: what fits, and 16,384 with a built-in model",
         json_schema_extra={"range": f"≥ {LEAST_CONTEXT} | auto"},
     )
+    measured_context: bool = Field(
+        True, description="end windows where `lore doctor --context` found that the model loses what it reads"
+    )
     kv_type_k: KvType = Field(
         "auto",
         description="storage type of cached keys; auto: f16, or on a GPU q8_0 where that holds clearly more of a codex",

@@ -55,6 +55,11 @@ class Paths:
         return self.data / "sessions.sqlite3"
 
     @property
+    def measurements(self) -> Path:
+        """How long a text each model follows; it can be measured again, which takes long."""
+        return self.state / "context.json"
+
+    @property
     def models(self) -> Path:
         """Where the built-in models are built and fetched ones lie."""
         return self.cache / "models"

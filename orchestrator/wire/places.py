@@ -25,7 +25,8 @@ IN_SHORT = {
 }  # its notices, for a terminal
 LoadPhase = Literal["model", "walk", "rules", "read", "index", "count", "outline", "prefill"]
 ChangePhase = Literal["checking", "stopping", "loading", "loading the model before", "raising"]
-PHASES: Mapping[LoadPhase | ChangePhase, str] = {  # of a load, and of a change of the model, for people
+MeasurePhase = Literal["measure"]
+PHASES: Mapping[LoadPhase | ChangePhase | MeasurePhase, str] = {  # of what takes its time, for people
     "walk": "listing files",
     "rules": "preparing the search for secrets",
     "read": "reading files",
@@ -39,6 +40,7 @@ PHASES: Mapping[LoadPhase | ChangePhase, str] = {  # of a load, and of a change 
     "loading": "loading the model",
     "loading the model before": "loading the model that answered before",
     "raising": "building codices",
+    "measure": "measuring the context",
 }
 BINDING = "'llama-cpp-python<0.4'"
 URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)

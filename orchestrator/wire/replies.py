@@ -6,7 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.answers import IdentityState, KvLoss, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
-from orchestrator.wire.places import ChangePhase, LoadPhase
+from orchestrator.wire.places import ChangePhase, LoadPhase, MeasurePhase
 
 
 class Fault(RefusalReport):
@@ -235,11 +235,12 @@ class CodicesReply(ReplyShape):
 
 
 class ProgressEvent(ReplyShape):
-    """How far a load, or a change of the model, is."""
+    """How far a load, a change of the model, or a measurement of its context is."""
 
     event: Literal["progress"] = Field(description="what kind of event")
-    phase: LoadPhase | ChangePhase = Field(
-        description="of a load, or else of a change of the model; rules are those of secrets, raising is building codices"
+    phase: LoadPhase | ChangePhase | MeasurePhase = Field(
+        description="of a load, or else of a change of the model; rules are those of secrets, raising is building codices; "
+        "measure: in prompt tokens"
     )
     done: int = Field(description="in the phase's unit")
     total: int = Field(description="0: not known")
@@ -352,8 +353,9 @@ class PlannedMemory(ReplyShape):
     where: str = Field(description="RAM or VRAM: where KV lies")
     kv_bytes: int = Field(description="that KV may take")
     cells: int = Field(description="tokens that fit there")
-    bound: Literal["trained", "context", "kv", "ram"] = Field(
-        description="what ends the context that fits: the model's training, KV's memory, or RAM for layers on the CPU"
+    bound: Literal["trained", "context", "measured", "kv", "ram"] = Field(
+        description="what ends the context that fits: the model's training, what was measured of it, KV's memory, or RAM "
+        "for layers on the CPU"
     )
     reason: str = Field(description="the same in words, with the numbers")
     gpu_layers: int = Field(description="layers on a GPU")

@@ -230,6 +230,12 @@ class MeasureBody(StrictRequest):
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is taken")
 
 
+class ContextBody(StrictRequest):
+    """What to measure of the loaded model's context."""
+
+    again: bool = Field(False, description="everything, also what is known")
+
+
 class RenameBody(StrictRequest):
     """A conversation's new name."""
 

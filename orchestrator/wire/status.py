@@ -118,8 +118,9 @@ class GovernorReport(ReplyShape):
     embedding_bytes: int | None = Field(description="kept for the model that embeds")
     cells: int | None = Field(description="tokens that fit there")
     window: int | None = Field(description="tokens of one prompt and answer")
-    bound: Literal["trained", "context", "kv", "ram"] | None = Field(
-        description="what ends the window: the model's training, model.context, KV's memory, or RAM for layers on the CPU"
+    bound: Literal["trained", "context", "measured", "kv", "ram"] | None = Field(
+        description="what ends the window: the model's training, model.context, what was measured (lore doctor --context), "
+        "KV's memory, or RAM for layers on the CPU"
     )
     bound_reason: str = Field(description="the same in words, with the numbers")
     kv_type: str | None = Field(description="of keys and values; none where nothing was loaded")

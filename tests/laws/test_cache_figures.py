@@ -4,7 +4,7 @@ from support.machine import END_EVERY, Machine
 
 from orchestrator.cli.status import cache_page
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Cancel, Grant
+from orchestrator.engine.messages import UNSAVED, Cancel, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.reports.cache import cache_report
 
 CODE = [n % 50 for n in range(1000)]  # four segments: 256, 256, 256, 232
@@ -90,6 +90,22 @@ def test_what_is_computed_or_restored_in_advance_is_the_prompt_of_nobody(tmp_pat
     assert (found["tokens"]["prompt"], found["saved_ms"], found["restores"]["disk_segments"]) == (0, 0, 4)
     asked(machine, 3, [7])
     assert [report(machine)["tokens"][name] for name in ("prompt", "cached")] == [1001, 1000]
+
+
+def test_what_is_asked_in_the_background_is_counted_for_nobody_and_its_pool_leaves_no_file(tmp_path):
+    machine = Machine(folder=tmp_path)
+    machine.loop.handle(PutFloor("text", ids_to_bytes(CODE), UNSAVED))
+    for ticket, most in ((1, 0), (2, 5)):
+        tail = ids_to_bytes([7] * most)
+        machine.loop.handle(InferenceJob(ticket, "text", tail, 0, most, urgency=Urgency.BACKGROUND))
+        machine.finish()
+    machine.loop.handle(Grant(2, 0, 0))  # evicts it
+    machine.loop.handle(Grant(3, 4096, 2048))
+    found = report(machine)
+    assert [machine.ends[ticket][0].outcome for ticket in (1, 2)] == [Outcome.DONE] * 2
+    assert (found["tokens"]["prompt"], found["segments"], files(tmp_path)) == (0, 0, [])
+    machine.restart()
+    assert files(tmp_path) == []
 
 
 def test_a_restore_for_a_question_that_was_cancelled_is_no_cost_of_the_answered_ones(tmp_path):

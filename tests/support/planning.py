@@ -36,7 +36,7 @@ from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.wire.answers import PlanReply
 
 ME = Principal(1000, 1000, 1, scopes=frozenset({"admin"}))
-BUDGET = MemoryBudget(1, "RAM", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, Bound.KV)
+BUDGET = MemoryBudget(1, "RAM", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, Bound.KV, 0)
 
 
 def asking(question: str = "Where is main?", *earlier: Message, **options: Any) -> Ask:

@@ -31,6 +31,7 @@ from orchestrator.service import (
     AskEvent,
     Embedded,
     LoadEvent,
+    MeasureEvent,
     ModelEvent,
     Principal,
     Text,
@@ -39,6 +40,7 @@ from orchestrator.service import (
 )
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
@@ -80,6 +82,7 @@ class SmallService:
     loads: list[LoadBody] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
+    measuring_s: float | None = 5.0  # that measuring the context would take
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -227,6 +230,21 @@ class SmallService:
         yield KvLossProgress(event="measuring", kind="q8_0", done=64, total=2048)
         loss = KvLoss(tokens=2048, mean=0.001, worst=0.01, changed=0.004, codex=codex or cwd)
         yield KvLossEvent(event="measured", kind="q8_0", loss=loss)
+
+    async def context(self) -> ContextReport:
+        left = {"tokens": 9_000, "answers": 66, "seconds": self.measuring_s}
+        return filled(ContextReport, model=self.running, kv="f16 f16", words="not measured", left=left, whole=left)
+
+    async def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
+        yield ProgressEvent(event="progress", phase="measure", done=1, total=3, rate=2.0, eta_s=1.0)
+        found = filled(
+            ContextReport,
+            model=self.running,
+            kv="f16 f16",
+            words="measured again" if again else "measured",
+            complete=True,
+        )
+        yield MeasuredEvent(event="measured", context=found)
 
     async def status(self, principal: Principal) -> StatusReply:
         return filled(

@@ -34,6 +34,7 @@ from orchestrator.engine.checkpoints.pieces import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
+    UNSAVED,
     AnswerDelta,
     Cancel,
     Completion,
@@ -49,6 +50,7 @@ from orchestrator.engine.messages import (
     PutFloor,
     Reason,
     StopMeasuring,
+    Urgency,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
 from orchestrator.engine.scheduler.kv_measuring import KvMeasuring
@@ -251,7 +253,8 @@ class Loop:
         """A ticket's one outcome: releases what it held and reports it."""
         ticket.enter(Phase.ENDED)
         del self._tickets[ticket.number]
-        if outcome is Outcome.DONE and ticket.job.max_tokens:  # what is computed in advance answers nobody
+        # What is computed in advance answers nobody, and what is asked in the background nobody who would be told.
+        if outcome is Outcome.DONE and ticket.job.max_tokens and ticket.job.urgency is Urgency.INTERACTIVE:
             self.counters.answered(ticket)
         if ticket.tip is not None and ticket.pool is not None:
             tip = deepest(ticket.tip)
@@ -284,13 +287,16 @@ class Loop:
 
     def _figures(self) -> dict[str, float]:
         """Counters by name, and the milliseconds of a prompt token in a full step: in the fullest pool, in an empty one,
-        and by cell."""
-        cost = self._prefill_cost()
+        and by cell; those of a step of one answer, and whether any were learned."""
+        cost, answer = self._prefill_cost(), self.costs.prefill(1)
         cells = max((pool.cells_used() for pool in self.pools.by_name.values()), default=0)
         per_token = {
             "ms_per_token": cost.per_token(cells, cells),
             "ms_per_token_empty": cost.empty,
             "ms_per_token_cell": cost.cell,
+            "ms_per_answer_empty": answer.empty,
+            "ms_per_answer_cell": answer.cell,
+            "costs_known": float(self.costs.known),
         }
         return {**vars(self.counters), **per_token, **(self.checkpoints.store.figures() if self.checkpoints else {})}
 
@@ -386,13 +392,13 @@ class WriteBehind:
 
     def remember(self, pool: Pool, tip: Node) -> None:
         """Queues the path down to a node, however long its ticket answers, or how it ends."""
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and pool.name != UNSAVED:
             self._checkpoints.remember(pool, tip)
 
     def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
         """Saves a node before its cells are freed. Raises OutOfTime: the node stays and is offered again."""
         counted = node.saved_end == node.computed_end  # in an earlier round, before its pool's other nodes were taken
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and pool.name != UNSAVED:
             self._checkpoints.evicting(pool, node, budget)
         if not counted:
             self._counters.evicted_tokens += node.computed
@@ -429,7 +435,7 @@ class WriteBehind:
         for pool in pools:
             for node in pool.tree.nodes():
                 if node.computed and not any(child.computed for child in node.children):
-                    self._checkpoints.remember(pool, node)
+                    self.remember(pool, node)
         while self._checkpoints.pending():
             self._checkpoints.work(float("inf"))
             self._checkpoints.store.flush()

@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 from support.nvml import StandIn, compiled
 
+from orchestrator.cli.context import page
 from orchestrator.cli.doctor import (
     archives,
     cpu_features,
@@ -125,3 +126,45 @@ def test_the_engine_is_not_looked_for_in_the_folder_that_one_is_in(tmp_path, mon
     (tmp_path / "llama_cpp.py").write_text("raise SystemExit('code of a codebase that nobody trusts')")
     monkeypatch.chdir(tmp_path)
     assert found_engine().ok
+
+
+# ---- --context -------------------------------------------------------------------------------------------------------
+
+
+def test_a_context_is_measured_at_once_where_that_takes_minutes(lore, lorekeep):
+    done = lore("doctor", "--context")
+    assert (done.returncode, done.stdout) == (0, "builtin:quoter, KV f16 f16: measured\n")
+    assert "9,000 tokens and 66 questions, at most about 5 s; Ctrl-C keeps what was measured" in done.stderr
+    assert json.loads(lore("doctor", "--context", "--again", "--json").stdout)["words"] == "measured again"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(601.0, "at most about 10 min 01 s"), (None, "it is not known yet how long that takes")]
+)
+def test_a_long_measurement_needs_somebody_to_agree(lore, lorekeep, seconds, words):
+    lorekeep.service.measuring_s = seconds
+    refused = lore("doctor", "--context", stdin="")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert words in refused.stderr
+    assert "say --yes" in refused.stderr
+    assert lore("doctor", "--context", "--yes").returncode == 0
+
+
+def test_a_measured_context_is_a_row_for_each_length_that_was_asked():
+    def row(length, share, depths, **kinds):
+        return {"length": length, "share": share, "depths": depths, "kinds": kinds}
+
+    whole, none = {"single": 1.0, "several": 0.6, "chain": 0.0}, {"single": None, "several": None, "chain": None}
+    found = {
+        "model": "small",
+        "kv": "f16 f16",
+        "words": "so it is",
+        "depths": [0.0, 0.5, 1.0],
+        "lengths": [row(1024, 1.0, [1.0, 1.0, 1.0], **whole), row(4096, None, [None] * 3, **none)],
+    }
+    assert page(found).splitlines() == [
+        "tokens  at 0 %  at 50 %  at 100 %  right  single  several  chain",
+        " 1,024   100 %    100 %     100 %  100 %   100 %     60 %    0 %",
+        "",
+        "small, KV f16 f16: so it is",
+    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from orchestrator.cli.codex import step
-from orchestrator.wire.places import PHASES, ChangePhase, LoadPhase
+from orchestrator.wire.places import PHASES, ChangePhase, LoadPhase, MeasurePhase
 
 ROOT = Path(__file__).parents[3]
 LORE = Path(sys.executable).parent / "lore"
@@ -34,7 +34,7 @@ def test_progress_says_in_words_what_is_done_and_to_how_many():
 
 
 def test_every_phase_has_words_also_those_of_the_codex_which_does_not_know_the_wire():
-    assert set(get_args(LoadPhase) + get_args(ChangePhase)) == set(PHASES)
+    assert set(get_args(LoadPhase) + get_args(ChangePhase) + get_args(MeasurePhase)) == set(PHASES)
     text = "".join(path.read_text() for room in ("codex", "orchestrator") for path in (ROOT / room).rglob("*.py"))
     assert set(re.findall(r'(?:Meter|progress_at)\("(.+?)"', text)) == set(get_args(LoadPhase))
 
