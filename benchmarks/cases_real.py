@@ -7,7 +7,7 @@ are real.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from statistics import median
 
@@ -74,20 +74,17 @@ def branching(bench: Bench) -> Iterator[Row]:
 def sharing(bench: Bench, case: str, trunk: Ids, ways: int) -> Iterator[Row]:
     """What the tree's copy is: the same memory, in this process, with room for one trunk and the ways' tails."""
     spec = EngineSpec(str(bench.model), threads=bench.threads, batch=512, flash_attention=flash_for(bench.model))
-    backend = LlamaBackend(spec)
-    memory = backend.open(len(trunk) + KIB, ways + 1)
-    for start in range(0, len(trunk), spec.batch):
-        memory.decode([Run(0, start, trunk[start : start + spec.batch], output=False)])
-    held, seconds = resident(), list[float]()
-    for way in range(1, ways + 1):
-        begun = time.perf_counter()
-        memory.copy(0, way, 0, len(trunk))
-        seconds.append(time.perf_counter() - begun)
-    grown = resident() - held
-    memory.decode([Run(way, len(trunk), question(way), output=True) for way in range(1, ways + 1)])
-    cells = memory.cells
-    memory.close()
-    backend.close()
+    with closing(LlamaBackend(spec)) as backend, closing(backend.open(len(trunk) + KIB, ways + 1)) as memory:
+        for start in range(0, len(trunk), spec.batch):
+            memory.decode([Run(0, start, trunk[start : start + spec.batch], output=False)])
+        held, seconds = resident(), list[float]()
+        for way in range(1, ways + 1):
+            begun = time.perf_counter()
+            memory.copy(0, way, 0, len(trunk))
+            seconds.append(time.perf_counter() - begun)
+        grown = resident() - held
+        memory.decode([Run(way, len(trunk), question(way), output=True) for way in range(1, ways + 1)])
+        cells = memory.cells
     yield at_most(case, "a branch shares the trunk, median", 1e3 * median(seconds), 1, "ms")
     yield Row(case, "cells in which all of them went on", cells, ways * len(trunk), "tokens")
     yield Row(case, "memory of the process, for each branch", grown / ways / KIB, unit="KiB")

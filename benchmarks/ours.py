@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -122,8 +123,9 @@ class Ours:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def stop(self) -> None:
-        self.wire.send([Shutdown()])
-        self.connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # a child that has ended takes nothing; why it did was raised where somebody asked it
+            self.wire.send([Shutdown()])
+            self.connection.shutdown(socket.SHUT_WR)
         self.process.wait(timeout=60)
         self.connection.close()
 

@@ -12,7 +12,7 @@ from support import odd_models
 from support.driven import Driven, View
 
 from orchestrator.engine.llama.backend import LlamaBackend
-from orchestrator.engine.llama.model_files import factors, fingerprint
+from orchestrator.engine.llama.model_files import Factors, factors, fingerprint, header_of
 from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import EngineSpec
 
@@ -40,6 +40,10 @@ def loading(tmp_path: Path) -> Iterator[Loading]:
 
 def spec_of(path: Path, context: int = 0) -> EngineSpec:
     return EngineSpec(str(path), threads=1, batch=128, gpu_layers=0, context=context)
+
+
+def factors_of(spec: EngineSpec) -> Factors | None:
+    return factors(spec, header_of(spec))
 
 
 def driven_in(backend: LlamaBackend, cells: int, folder: Path | None = None) -> Driven:
@@ -107,11 +111,11 @@ def test_engines_that_settled_otherwise_share_no_checkpoint(tmp_path: Path) -> N
 
 def test_a_model_with_one_set_has_nothing_to_settle(tmp_path: Path) -> None:
     path = odd_models.long_rope(tmp_path / "model.gguf", only="long")
-    assert factors(spec_of(path)) is None
+    assert factors_of(spec_of(path)) is None
     assert fingerprint(spec_of(path, 512)) == fingerprint(spec_of(path))
 
 
 def test_a_file_that_is_no_model_has_nothing_to_settle(tmp_path: Path) -> None:
     (tmp_path / "text.gguf").write_text("no model")
-    assert factors(spec_of(tmp_path / "text.gguf")) is None
-    assert factors(spec_of(tmp_path / "nowhere.gguf")) is None
+    assert factors_of(spec_of(tmp_path / "text.gguf")) is None
+    assert factors_of(spec_of(tmp_path / "nowhere.gguf")) is None

@@ -20,6 +20,7 @@ from orchestrator.engine.llama.model_files import (
     chat_template,
     fingerprint,
     gpu_name,
+    header_of,
     load_model,
     offloaded_layers,
     read_metadata,
@@ -39,7 +40,8 @@ class LlamaBackend:
     def __init__(self, spec: EngineSpec, progress: LoadProgress | None = None) -> None:
         self._spec = spec
         native.start()
-        self._model = load_model(spec, progress or LoadProgress())
+        header = header_of(spec)
+        self._model = load_model(spec, progress or LoadProgress(), header)
         vocabulary = lib.llama_model_get_vocab(self._model)
         self.vocabulary = Vocabulary(self._model)
         self._schemas = Schemas(vocabulary)
@@ -48,7 +50,7 @@ class LlamaBackend:
         self.architecture = self._metadata.get("general.architecture", "unknown")
         self.loaded = self._measured(self._loaded())
         self._kind = self._kind_of_memory()
-        self.info = self._describe()
+        self.info = self._describe(fingerprint(spec, header))
 
     def open(self, cells: int, sequences: int) -> LlamaMemory:
         return self._kind(self.loaded, cells, sequences)
@@ -105,13 +107,13 @@ class LlamaBackend:
             return SmallWindowMemory
         return WindowedMemory if self.loaded.ranges else LlamaMemory
 
-    def _describe(self) -> ModelInfo:
+    def _describe(self, fingerprint: str) -> ModelInfo:
         model, metadata = self._model, self._metadata
         vocabulary = lib.llama_model_get_vocab(model)
         return ModelInfo(
             name=metadata.get("general.name") or Path(self._spec.model).stem,
             architecture=self.architecture,
-            fingerprint=fingerprint(self._spec),
+            fingerprint=fingerprint,
             vocabulary=self.vocabulary.fingerprint,
             trained_context=int(lib.llama_model_n_ctx_train(model)),
             parameters=int(lib.llama_model_n_params(model)),

@@ -29,37 +29,40 @@ SPLIT_MODES = {
 }
 
 
-def fingerprint(spec: EngineSpec) -> str:
+def header_of(spec: EngineSpec) -> Gguf | None:
+    """None where the file cannot be read: llama.cpp itself says why when it is loaded. With a vocabulary of 262,144 tokens
+    it takes 0.2 s, so who needs it several times reads it once."""
+    try:
+        return read_gguf(Path(spec.model))
+    except GgufError:
+        return None
+
+
+def fingerprint(spec: EngineSpec, header: Gguf | None = None) -> str:
     """The root of every segment's name: a digest of all that KV depends on, in hexadecimal.
 
     Two engines with the same fingerprint compute the same KV from the same ids, so a checkpoint of one may be used by the
     other; anything else is a miss. Weights are sampled, not read whole: a header, the tensor table, the sizes of all shards
     and pieces spread over the file tell models apart that were not made to deceive. Reads at most 8 MiB of each shard, and
-    llama.cpp's library. Raises OSError.
+    llama.cpp's library. `header`: where it was read already. Raises OSError.
     """
+    header = header or header_of(spec)
     digest = hashlib.sha256()
     for shard in shards(Path(spec.model)):
         sample_file(shard, digest)
-    chosen = factors(spec)
+    chosen = factors(spec, header)
     rope = chosen.name if chosen is not None else ""
+    architecture = header.text("general.architecture") if header is not None else ""
     settings = [spec.kv_type_k, spec.kv_type_v, spec.flash_attention, "unified", rope, native.identity()]
     if spec.small_windows:
         settings.append("windows alone")
-    elif windows_have_ranges(architecture_of(spec), flash_attention=spec.flash_attention):
+    elif windows_have_ranges(architecture, flash_attention=spec.flash_attention):
         settings.append("in pieces of a window")
     digest.update(repr(settings).encode())
     return digest.hexdigest()
 
 
-def architecture_of(spec: EngineSpec) -> str:
-    """Empty where the file cannot be read."""
-    try:
-        return read_gguf(Path(spec.model)).text("general.architecture")
-    except GgufError:
-        return ""  # llama.cpp itself says why when it is loaded
-
-
-def load_model(spec: EngineSpec, progress: LoadProgress) -> object:
+def load_model(spec: EngineSpec, progress: LoadProgress, header: Gguf | None) -> object:
     """Raises BackendError where llama.cpp cannot."""
     parameters = lib.llama_model_default_params()
     parameters.n_gpu_layers = 9999 if spec.gpu_layers < 0 else spec.gpu_layers
@@ -68,7 +71,7 @@ def load_model(spec: EngineSpec, progress: LoadProgress) -> object:
     if spec.tensor_split:
         split = (ctypes.c_float * lib.llama_max_devices())(*spec.tensor_split)
         parameters.tensor_split = split
-    rope = factors(spec)
+    rope = factors(spec, header)
     if rope is not None:
         parameters.kv_overrides = overrides(rope)
     placed = lib.llama_progress_callback(progress.place)  # must live until the model is loaded
@@ -119,7 +122,7 @@ class Factors:
     original: int
 
 
-def factors(spec: EngineSpec) -> Factors | None:
+def factors(spec: EngineSpec, header: Gguf | None) -> Factors | None:
     """None for a model without a choice, or no model.
 
     The file of a model with LongRoPE (Phi-3, Phi-4, MiniCPM) has two sets: short ones for sequences within the context that
@@ -131,11 +134,9 @@ def factors(spec: EngineSpec) -> Factors | None:
     is decided once for an engine by the longest sequence that will be asked for, and llama.cpp is told an original context
     that leads to the same in every pool. Nothing but YaRN reads that number else, and a model has one or the other.
     """
-    try:
-        found = read_gguf(Path(spec.model))
-    except GgufError:
-        return None  # llama.cpp itself says why when it is loaded
-    return chosen(found, spec.context) if any(tensor.name in TENSORS for tensor in found.tensors) else None
+    if header is None or not any(tensor.name in TENSORS for tensor in header.tensors):
+        return None
+    return chosen(header, spec.context)
 
 
 def chosen(found: Gguf, context: int) -> Factors:
