@@ -1,9 +1,11 @@
 """What work costs on this machine, learned from every step; and the time budget of a round.
 
-    milliseconds of a step = step + row · rows + walk · cells + pair · rows · cells
+    milliseconds of a step = step + row · rows + walk · cells + pair · rows · cells + head · outputs
 
-Every query attends to all used cells of its pool. The terms minimise the squared relative error over recent steps of
-each kind. They start from a prior, so that the first plan is sensible and a throttled machine is followed.
+Every query attends to all used cells of its pool. Outputs are rows whose logits are wanted, as each of an answer's: with a
+large vocabulary and few parameters such a row costs twice one of a prompt. The terms minimise the squared relative error
+over recent steps of each kind. They start from a prior, so that the first plan is sensible and a throttled machine is
+followed.
 
 `CostFile` keeps them beside the checkpoints of the same model and settings. Each way to compute has a file; the few files
 used last are kept.
@@ -36,7 +38,7 @@ from orchestrator.engine.model import EngineSpec, ModelInfo, used
 Vector = NDArray[np.float64]
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps. The first
 # steps must not be predicted as shorter than they are: of two measured costs of a row and a cell it is the larger one.
-PRIOR = np.array([8.0, 1.0, 1e-3, 4e-4])
+PRIOR = np.array([8.0, 1.0, 1e-3, 4e-4, 1.0])
 TERMS = len(PRIOR)
 FORGET = 0.98  # of what was seen of a kind of step, with each further one of that kind
 TRUST = 1e-3  # in the prior, against one step seen
@@ -45,8 +47,8 @@ FEWEST = 8  # prompt tokens of a step, whatever they take: a prefill must come t
 SURPRISE = 0.1  # of a prediction's error: the curve is fitted anew before the next prompt is cut by it
 MANY = 1 << 20  # cells, where nothing but their walk counts
 PATIENCE = 16  # steps before it is fitted anew in any case: fitting takes 0.1 ms
-# Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows and used cells of the pool.
-PROBES = ((1, 0), (1, 8192), (512, 0), (512, 8192))
+# Steps by whose predictions two curves are compared: of an answer and of a prompt, as rows, used cells and outputs.
+PROBES = ((1, 0, 1), (1, 8192, 1), (512, 0, 0), (512, 8192, 0))
 MATERIAL = 0.25  # of a prediction; steps of one kind differ by a tenth anyway
 PREFIX = "costs-"
 KEPT = 32  # files; each has a few kilobytes
@@ -73,25 +75,26 @@ class Costs:
 
     _curve: tuple[float, ...] = tuple(PRIOR.tolist())  # milliseconds by term
     _seen: dict[str, Seen] = field(default_factory=dict)
-    _unread: list[tuple[int, int, float]] = field(default_factory=list)  # rows, cells, milliseconds since it was fitted
+    # Rows, cells, outputs, milliseconds since it was fitted.
+    _unread: list[tuple[int, int, int, float]] = field(default_factory=list)
     _surprised: bool = False  # by one of them
     _row_ms: float = 0.0  # the most that a row of answers took, with its share of its step
 
-    def milliseconds(self, rows: int, cells: int) -> float:
+    def milliseconds(self, rows: int, cells: int, outputs: int = 0) -> float:
         """Predicted time of a step of `rows` tokens in a pool with `cells` used; never less than 20 µs."""
-        step, row, walk, pair = self._curve
-        return max(0.02, step + row * rows + (walk + pair * rows) * cells)
+        step, row, walk, pair, head = self._curve
+        return max(0.02, step + row * rows + (walk + pair * rows) * cells + head * outputs)
 
     def prefill(self, batch: int) -> PrefillCost:
         """Of one prompt token in full steps of `batch` rows."""
         empty, walked = self.milliseconds(batch, 0), self.milliseconds(batch, MANY)
         return PrefillCost(empty / batch, (walked - empty) / batch / MANY)
 
-    def learn(self, rows: int, cells: int, milliseconds: float) -> None:
+    def learn(self, rows: int, cells: int, milliseconds: float, outputs: int = 0) -> None:
         if rows <= FEW:
             self._row_ms = max(self._row_ms, milliseconds / rows)
-        self._unread.append((rows, cells, milliseconds))
-        self._surprised |= abs(self.milliseconds(rows, cells) / milliseconds - 1) > SURPRISE
+        self._unread.append((rows, cells, outputs, milliseconds))
+        self._surprised |= abs(self.milliseconds(rows, cells, outputs) / milliseconds - 1) > SURPRISE
         if len(self._unread) >= PATIENCE:
             self._fit()
 
@@ -118,7 +121,9 @@ class Costs:
             self._fit()
         row_ms = self._row_ms if self._kinds() == {"answers"} else 0.0
         size = min(wanted, most - beside)
-        while size > FEWEST and max(self.milliseconds(beside + size, cells), row_ms * (beside + size)) > budget_ms:
+        while size > FEWEST and budget_ms < max(
+            self.milliseconds(beside + size, cells, beside), row_ms * (beside + size)
+        ):
             size //= 2
         return max(1, size)
 
@@ -129,18 +134,18 @@ class Costs:
 
     def _kinds(self) -> set[str]:
         """Of the steps that were seen."""
-        return {*self._seen, *(self._kind(rows) for rows, _, _ in self._unread)}
+        return {*self._seen, *(self._kind(rows) for rows, *_ in self._unread)}
 
-    def _features(self, rows: int, cells: int) -> Vector:
+    def _features(self, rows: int, cells: int, outputs: int) -> Vector:
         """In units of the prior's milliseconds."""
-        features: Vector = np.array([1.0, rows, cells, rows * cells]) * PRIOR
+        features: Vector = np.array([1.0, rows, cells, rows * cells, outputs]) * PRIOR
         return features
 
     def _read(self) -> None:
         """Many at once: one by one, in the cold cache behind each step, this was a tenth of all that a step takes beside
         llama.cpp."""
-        for rows, cells, milliseconds in self._unread:
-            self._seen.setdefault(self._kind(rows), Seen()).add(self._features(rows, cells) / milliseconds)
+        for rows, cells, outputs, milliseconds in self._unread:
+            self._seen.setdefault(self._kind(rows), Seen()).add(self._features(rows, cells, outputs) / milliseconds)
         self._unread.clear()
 
     def _kind(self, rows: int) -> str:
@@ -243,7 +248,7 @@ class CostFile:
 
 def predictions(costs: Costs) -> list[float]:
     """Milliseconds of the probes."""
-    return [costs.milliseconds(rows, cells) for rows, cells in PROBES]
+    return [costs.milliseconds(*probe) for probe in PROBES]
 
 
 def sweep(own: Path) -> None:

@@ -71,7 +71,9 @@ class KvMeasuring:
         if self._pools.exceed_grant():
             self.give_way()
             return
-        rows = self._costs.chunk(0, now.done, LOGIT_ROWS, LOGIT_ROWS, budget_ms / 2)
+        rows = LOGIT_ROWS
+        while rows > 1 and 2 * self._costs.milliseconds(rows, now.done, rows) > budget_ms:
+            rows //= 2
         try:
             found = now.step(rows)
         except BackendError as error:

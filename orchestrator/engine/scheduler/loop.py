@@ -224,7 +224,8 @@ class Loop:
 
     def _run(self, steps: Sequence[Step]) -> None:
         pools = list(self.pools.by_name.values())
-        expected_ms = sum(self.costs.milliseconds(step.rows, pools[step.pool].cells_used()) for step in steps)
+        sizes = ((step.rows, pools[step.pool].cells_used(), step.outputs) for step in steps)
+        expected_ms = sum(self.costs.milliseconds(*size) for size in sizes)
         self._flush_before(self._clock() + expected_ms / 1000)
         for step in steps:
             pool = pools[step.pool]

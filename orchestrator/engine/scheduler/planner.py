@@ -132,7 +132,8 @@ def plan_round(
     drafts: Mapping[int, Draft] | None = None,
 ) -> tuple[Step, ...]:
     """`answering`: tickets by pool. `cells`: used cells by pool. `drafts`: by ticket. One step per pool at most."""
-    answers_ms = {pool: costs.milliseconds(len(tickets), cells[pool]) for pool, tickets in answering.items() if tickets}
+    counts = {pool: len(tickets) for pool, tickets in answering.items() if tickets}
+    answers_ms = {pool: costs.milliseconds(count, cells[pool], count) for pool, count in counts.items()}
     left_ms = (limits.budget_ms - sum(answers_ms.values())) * limits.prefill_share if answers_ms else limits.alone_ms
     first = min(wants, default=None)
     steps = []
@@ -169,8 +170,9 @@ def _drafts(
         return ()
     chosen = _shared(drafts, min(limits.logits, limits.batch) - answers)
     expected = answers + sum(min(drafts[number].expected, len(tokens)) for number, tokens in chosen)
-    drafted_ms = costs.milliseconds(answers + drafted(chosen), cells)
-    return chosen if expected / drafted_ms > answers / costs.milliseconds(answers, cells) else ()
+    rows = answers + drafted(chosen)
+    drafted_ms, plain_ms = costs.milliseconds(rows, cells, rows), costs.milliseconds(answers, cells, answers)
+    return chosen if expected / drafted_ms > answers / plain_ms else ()
 
 
 def _shared(drafts: Mapping[int, Draft], rows_left: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -199,7 +201,8 @@ class Timing:
         phases = {ticket.phase for ticket in tickets.values()}
         self.answering = bool(answers)
         if self.answering:
-            each = (costs.milliseconds(count, pool.cells_used()) for pool, count in answers.items() if pool is not None)
+            known = ((count, pool.cells_used()) for pool, count in answers.items() if pool is not None)
+            each = (costs.milliseconds(count, cells, count) for count, cells in known)
             left_ms = limits.budget_ms - self._writing_ms - sum(each)
             share = PREFILL_SHARE if Phase.PREFILL in phases else 1.0
             self.carrying = self.entering = self._until(left_ms * share)

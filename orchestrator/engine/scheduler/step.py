@@ -52,6 +52,11 @@ class Step:
         """Tokens that the backend takes."""
         return len(self.answering) + sum(count for _, count in self.prefill) + drafted(self.drafts)
 
+    @property
+    def outputs(self) -> int:
+        """Rows whose logits are wanted, but for the last one of a prompt."""
+        return len(self.answering) + drafted(self.drafts)
+
 
 def drafted(drafts: Sequence[tuple[int, Sequence[int]]]) -> int:
     """How many tokens."""
@@ -124,12 +129,13 @@ class Stepping:
     def _decode(self, pool: Pool, runs: Sequence[Run], rows: int, cells: int) -> None:
         # The first step may compile kernels or page in weights for minutes: nothing is learned from it.
         first = self._counters.steps == 0
-        seconds = math.inf if first else self._costs.milliseconds(rows, cells) / 1000
+        outputs = sum(run.output for run in runs)
+        seconds = math.inf if first else self._costs.milliseconds(rows, cells, outputs) / 1000
         began = self._reporting.clock()
         with self._watch(seconds):
             pool.memory.decode(runs)
         if not first:
-            self._costs.learn(rows, cells, max(0.01, (self._reporting.clock() - began) * 1000))
+            self._costs.learn(rows, cells, max(0.01, (self._reporting.clock() - began) * 1000), outputs)
         self._counters.steps += 1
 
     # -- what it made of them

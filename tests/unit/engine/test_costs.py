@@ -53,6 +53,32 @@ def test_it_learns_the_machine_s_curve() -> None:
             assert abs(costs.milliseconds(rows, cells) / machine(rows, cells) - 1) < 0.35
 
 
+def gemma(rows: int, cells: int, outputs: int) -> float:
+    """Gemma 3 270M on two cores (decision 0001): 262,144 words."""
+    return 14.5 + 3.51 * rows + 1e-4 * cells + 4.5e-4 * rows * cells + 5.23 * outputs
+
+
+@given(st.integers(0, 2**32), st.floats(0, 20))
+def test_a_row_with_logits_costs_what_it_does_whether_it_is_much_or_nothing(seed: int, head: float) -> None:
+    """One figure for all rows predicted eight answers at 0.65 of what they take."""
+    costs, chance = Costs(), random.Random(seed)
+
+    def truth(rows: int, cells: int, outputs: int) -> float:
+        return gemma(rows, cells, 0) + head * outputs
+
+    for _ in range(200):
+        answers, cells = chance.choice([0, 1, 2, 4, 8]), chance.choice([512, 2048, 6144])
+        prompt = chance.choice([0, 64, 256, 512]) if answers else 512
+        costs.learn(
+            answers + prompt, cells, truth(answers + prompt, cells, answers) * chance.uniform(0.97, 1.03), answers
+        )
+    for step in ((1, 2048, 1), (4, 2048, 4), (8, 512, 8), (8, 6144, 8), (16, 2048, 16), (512, 2048, 0), (264, 512, 8)):
+        assert costs.milliseconds(*step) == pytest.approx(truth(*step), rel=0.12)
+    for beside in (1, 4, 8):
+        size = costs.chunk(beside, 2048, 5000, 512, 220.0)
+        assert size <= FEWEST or truth(beside + size, 2048, beside) <= 220.0 * 1.12
+
+
 def test_it_follows_a_machine_that_became_slower() -> None:
     costs, chance = taught(cpu), random.Random(1)
     for _ in range(800):
@@ -196,7 +222,7 @@ def test_a_damaged_file_is_as_none(tmp_path_factory: pytest.TempPathFactory, dat
 
 
 def test_a_file_of_a_curve_with_another_term_is_as_none(tmp_path: Path):
-    content = json.dumps({"tiles": [[0.0] * 5] * 6}).encode()
+    content = json.dumps({"prompts": [[0.0] * 4] * 5}).encode()
     (tmp_path / "costs").write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
     assert read(tmp_path / "costs").learned() == {}
 

@@ -106,9 +106,9 @@ def test_a_share_of_the_time_beside_answers_is_not_exceeded_and_binds_no_prompt_
     (alone,) = plan_round({}, (want(1, tokens),), cells, limits, costs)
     assert alone == plan_round({}, (want(1, tokens),), cells, replace(limits, prefill_share=1.0), costs)[0]
     (beside,) = plan_round({0: list(range(answers))}, (want(99, tokens),), cells, limits, costs)
-    answers_ms = costs.milliseconds(answers, 1000)
+    answers_ms = costs.milliseconds(answers, 1000, answers)
     ((_, chosen),) = beside.prefill
-    whole_ms = costs.milliseconds(answers + chosen, 1000)
+    whole_ms = costs.milliseconds(answers + chosen, 1000, answers)
     assert chosen <= FEWEST or whole_ms - answers_ms <= max(0.0, (budget - answers_ms) * share) + 1e-6
 
 
