@@ -25,9 +25,26 @@ from enum import StrEnum
 
 from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
 from governor.model_shape import FootprintError, Layer, ModelShape
-from governor.pressure import START, Level, Power, PressureReading, PressureState, pressure_of, reading_of, step
+from governor.pressure import (
+    START,
+    Level,
+    Power,
+    PressureReading,
+    PressureState,
+    pressure_of,
+    reading_of,
+    step,
+    thresholds,
+)
 from governor.readings import MemoryReading, SensorSnapshot, chosen_gpu, host_memory, memory_of
-from governor.settings import GovernorSettings, MemorySettings, StoreSettings, limit_bytes, size
+from governor.settings import (
+    GovernorSettings,
+    MemorySettings,
+    PressureSettings,
+    StoreSettings,
+    limit_bytes,
+    size,
+)
 
 
 class Bound(StrEnum):
@@ -68,8 +85,9 @@ class Ours:
     """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do
     not report memory by process; `claimed`: those of KV that no eviction frees.
 
-    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. Where a GPU's memory counts,
-    `elsewhere` are bytes of RAM that the embedding model will take; `elsewhere_held` those that it has, and can give back.
+    `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. `away`: the engine has given
+    its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model will take;
+    `elsewhere_held` those that it has, and can give back.
     """
 
     pids: frozenset[int] = frozenset()
@@ -78,6 +96,7 @@ class Ours:
     demand: Demand | None = None
     elsewhere: int = 0
     elsewhere_held: int = 0
+    away: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +165,8 @@ class MemoryBudget:
 class Outlook:
     """One moment. `number` grows when a level or the grant changes; `budget.number` only with the grant.
 
-    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading; `overhead`:
+    `pressure` is None where memory is unknown; `limit` is the user's in bytes, fixed at the first reading, and raised by
+    what is free while the engine is away, because a daemon may start beside the program that it was paused for; `overhead`:
     bytes of ours beside what the engine counts, as the driver's context, fixed once a pool is open.
     `unplanned` is the reason of a missing budget, "" when there is one. `ram` is the state of the host's memory, also where
     RAM is the memory that counts.
@@ -178,8 +198,8 @@ def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, s
     if memory is not None:
         overhead = _overhead(overhead, memory, ours)
         memory = replace(memory, own=max(memory.own or 0, ours.held))
-        if limit is None:  # memory that is ours counts as free
-            limit = limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0))
+        if limit is None or ours.away:  # memory that is ours counts as free
+            limit = max(limit or 0, limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0)))
     planned, unplanned = _planned(replace(before, limit=limit, overhead=overhead), memory, snapshot, ours, settings)
     pressure = None if memory is None else _pressure(memory, planned, ours, settings.memory, limit)
     looked_at = reading_of(pressure, chosen_gpu(snapshot, settings.memory.gpu), snapshot.host, settings.pressure)
@@ -190,6 +210,18 @@ def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, s
     ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
     after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram, overhead)
     return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
+
+
+def why_scarce(outlook: Outlook, others_before: int, settings: PressureSettings) -> str:
+    """Why the memory is critical by others' growth, '' where it is not, or for other reasons: a limit that leaves no room,
+    our own answers, a model that fills the card. `others_before`: bytes of others when they held least."""
+    budget = outlook.budget
+    if outlook.level is not Level.CRITICAL or budget is None or budget.others <= others_before:
+        return ""
+    least = thresholds(settings)[2] - settings.hysteresis
+    if budget.others < least * (budget.ceiling - budget.fixed):
+        return ""
+    return f"others hold {size(budget.others)} of {budget.where}"
 
 
 def _reported(outlook: Outlook) -> tuple[object, ...]:

@@ -65,6 +65,14 @@ class PressureSettings:
 
 
 @dataclass(frozen=True)
+class YieldSettings:
+    """When the memory is given away without being asked for. `idle_s` in seconds, 0 for never."""
+
+    polite: bool = True  # when others' growth makes the level critical
+    idle_s: float = 1800.0
+
+
+@dataclass(frozen=True)
 class ClaimSettings:
     """Limits of a prompt, before anything is sacrificed."""
 
@@ -99,6 +107,7 @@ class GovernorSettings:
     stores: StoreSettings = field(default_factory=StoreSettings)
     pressure: PressureSettings = field(default_factory=PressureSettings)
     claims: ClaimSettings = field(default_factory=ClaimSettings)
+    yielding: YieldSettings = field(default_factory=YieldSettings)
     sampler: SamplerSettings = field(default_factory=SamplerSettings)
 
 

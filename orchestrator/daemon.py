@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("lorekeep")
 
+STATUS_SECONDS = 2.0  # between two looks at what systemd is told
+
 
 def run(settings: Settings) -> None:
     """Runs until SIGTERM or Ctrl-C. Raises LoreError for what keeps it from starting."""
@@ -72,7 +74,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     log.debug("listening", extra={"fields": {"sockets": where(listeners)}})
     unless_served.pop_all()
     try:
-        async with reported(program, notifier):
+        async with reported(lambda: app.state.service, notifier):
             await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     finally:
         await switch.stop()
@@ -94,7 +96,7 @@ def stopped_by_signals() -> asyncio.Event:
 async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Program":
     """A program whose engine is being loaded already. Raises LoreError, and leaves no engine behind then."""
     host = host_of(settings, paths, partial(sizes_before, paths))
-    host.client.start()
+    host.yielding.begin()
     try:
         await asyncio.sleep(0)  # the child's process is there after it; its imports go on beside ours
         from orchestrator import bootstrap
@@ -149,10 +151,10 @@ def switch_of(
 
 
 @asynccontextmanager
-async def reported(program: "Program", notifier: Notifier) -> AsyncIterator[None]:
+async def reported(program: Callable[[], "Program"], notifier: Notifier) -> AsyncIterator[None]:
     """Reports to systemd while it serves, and then that it stops."""
     reporting = [
-        asyncio.create_task(tell_ready(program, notifier), name="ready"),
+        asyncio.create_task(tell_state(program, notifier), name="ready"),
         asyncio.create_task(notifier.keep_alive(), name="watchdog"),
     ]
     try:
@@ -164,12 +166,27 @@ async def reported(program: "Program", notifier: Notifier) -> AsyncIterator[None
         await asyncio.gather(*reporting, return_exceptions=True)
 
 
+async def tell_state(program: Callable[[], "Program"], notifier: Notifier) -> None:
+    """Once it is ready, systemd hears why it is not: a pause, an engine that is started again."""
+    await tell_ready(program(), notifier)
+    told: str | None = None
+    while True:
+        _, why = await program().ready()
+        if why != told:
+            told = why
+            notifier.status(why or "ready")
+        await asyncio.sleep(STATUS_SECONDS)
+
+
 async def tell_ready(program: "Program", notifier: Notifier) -> None:
-    """systemd hears READY when an answer can be given, or when it is known that none will be; a person hears it too."""
+    """systemd hears READY when an answer can be given, or when it is known that none will be, or not before a pause ends; a
+    person hears it too."""
     from orchestrator.model.chat_model import arriving, why_waiting
 
     async for percent in arriving(program.model_ready(), program.client):
         notifier.status(why_waiting(program.client))
+        if program.yielding.gone:
+            break
         if percent:  # it moves: systemd need not think that it hangs
             notifier.starting()
     _, why = await program.ready()

@@ -75,6 +75,8 @@ class NotReady(LoreError):
 
 
 class Paused(LoreError):
+    """The memory is given away, and the caller did not want to wait for it."""
+
     code = "paused"
 
 

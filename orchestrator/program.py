@@ -3,14 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from codex.catalog.generations import Codex
 from codex.library import Library
-from orchestrator.answering.answer import Answers, own_task
+from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floors import LoadedModel
@@ -24,12 +24,13 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
 from orchestrator.machine.machine import Machine
-from orchestrator.model.chat_model import ChatModel, why_waiting
+from orchestrator.machine.yielding import Yielding
+from orchestrator.model.chat_model import ChatModel, paused, why_waiting
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import choose_codex
-from orchestrator.reports.status import About
+from orchestrator.reports.status import About, away_event
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEvent, ModelEvent, Principal
 from orchestrator.wire.answers import PlanReply
 from orchestrator.wire.base import ReplyShape
@@ -47,9 +48,10 @@ from orchestrator.wire.replies import (
     SessionRow,
 )
 from orchestrator.wire.requests import LoadBody
-from orchestrator.wire.status import CacheReply, StatusReply
+from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
 
 log = logging.getLogger("lorekeep")
+T = TypeVar("T")
 
 IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
 
@@ -139,6 +141,7 @@ class Program:
     machine: Machine
     meter: ContextMeter
     client: EngineClient
+    yielding: Yielding
     watchers: CodexWatchers
     upkeep: ArchiveUpkeep
     meaning: Meaning
@@ -155,8 +158,11 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(self.lifecycle.reconsider, self.meaning.rest, self._save_power)
-        self.client.start()
+        await self.machine.start(
+            self.lifecycle.reconsider, self.meaning.rest, self._save_power, self.yielding.memory_read
+        )
+        self.yielding.begin()
+        self.yielding.start()
         codices = await asyncio.to_thread(self.library.catalog.codices)
         self.meaning.filling.keep_only([codex.name for codex in codices])
         for codex in codices:
@@ -181,6 +187,7 @@ class Program:
         await self.lifecycle.stop()
         await self.upkeep.stop()
         await self.machine.stop()
+        await self.yielding.stop()
         await self.client.stop(why)
         await self.meaning.filling.stop()  # its batch ends with the engine
 
@@ -234,7 +241,7 @@ class Program:
     # -- asking
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
-        return own_task(self.answers.ask(ask))
+        return self.answers.ask(ask)
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         found = await self.answers.plan(ask, prompt=prompt)
@@ -248,11 +255,20 @@ class Program:
 
     def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Loads or updates a codex. Leaving the stream leaves the load running. Raises LoreError."""
-        return self.loader.load(principal, request)
+        return self._needing_the_engine(self.loader.load(principal, request))
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         """Loads a codex again from where it came. Raises NotFound."""
-        return self.loader.reload(principal, name)
+        return self._needing_the_engine(self.loader.reload(principal, name))
+
+    async def _needing_the_engine(self, events: AsyncIterator[T], *, waits: bool = True) -> AsyncIterator[T]:
+        """The events of what needs the engine as a question does. Raises Paused where it `waits` for no end of a pause."""
+        if not waits and (away := self.yielding.paused) is not None:
+            raise paused(away)
+        with self.yielding.question():
+            async with aclosing(cast(Any, events)) as all_events:
+                async for event in all_events:
+                    yield event
 
     async def cancel_load(self, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
@@ -279,6 +295,8 @@ class Program:
             codex = await asyncio.to_thread(self.library.catalog.codex, name)
         if codex.newest is None:
             raise refusal(codex, self.loads.far(name))
+        if not self.model_ready().done() and (away := self.yielding.paused) is not None:
+            raise paused(away)
         await asyncio.shield(self.model_ready())
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
         return self.codex_report(state or await self.lifecycle.ensure_built(name))
@@ -308,7 +326,25 @@ class Program:
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        return await self.meaning.embed(texts)
+        with self.yielding.question():
+            return await self.meaning.embed(texts)
+
+    # -- giving the memory away
+
+    async def pause(self, why: str, seconds: float | None) -> PauseReply:
+        with kept():
+            pause = await self.yielding.pause(why, seconds)
+        return PauseReply(name=pause.name, away=self.about.away())
+
+    async def hold(self, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+        with kept():
+            async with aclosing(cast(Any, self.yielding.hold(why, seconds, name))) as pauses:
+                async for pause in pauses:
+                    yield away_event(None) if pause is None else away_event(self.about.away(), pause.name)
+
+    def resume(self, name: str | None = None) -> ResumeReply:
+        ended = self.yielding.end(name)
+        return ResumeReply(ended=tuple(pause.why for pause in ended), engine=self.client.state.value)
 
     # -- sessions
 
@@ -333,12 +369,17 @@ class Program:
         return await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
 
     async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
+        if (away := self.yielding.paused) is not None:
+            raise paused(away)
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
         async with aclosing(cast(Any, self.exchange(setting))) as events:
             async for event in events:
                 yield event
 
-    async def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+    def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        return self._needing_the_engine(self._kv_measured(codex, cwd), waits=False)
+
+    async def _kv_measured(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
         await asyncio.shield(self.model_ready())
         name, _ = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
         if name is None:
@@ -355,7 +396,7 @@ class Program:
         return await self.meter.report()
 
     def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
-        return self.meter.measure(again=again)
+        return self._needing_the_engine(self.meter.measure(again=again), waits=False)
 
     async def floors(self) -> tuple[ColdFloor, ...]:
         """The floors that are computed."""
@@ -382,3 +423,12 @@ class Program:
             return False, str(error)
         # What is known of the model outlives a child; an answer needs one that runs.
         return self.client.state is ChildState.READY, self.client.reason
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Raises LoreError where a pause cannot be written: it would end with the daemon."""
+    try:
+        yield
+    except OSError as fault:
+        raise LoreError(f"the pause cannot be kept: {fault}", "make room there, then pause again") from fault

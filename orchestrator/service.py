@@ -27,7 +27,7 @@ from orchestrator.wire.replies import (
     SessionRow,
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
-from orchestrator.wire.status import CacheReply, StatusReply
+from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,18 @@ class Service(Protocol):
 
     def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
         """Closing the stream ends it; what was measured is kept."""
+        ...
+
+    async def pause(self, why: str, seconds: float | None) -> PauseReply:
+        """Returns when nothing of the memory is the engine's. Without `seconds` until `resume`."""
+        ...
+
+    def hold(self, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+        """A pause that lasts until `resume`, also when the iterator is closed. `name`: one that a daemon before began."""
+        ...
+
+    def resume(self, name: str | None = None) -> ResumeReply:
+        """Ends one pause, or whatever keeps the engine away."""
         ...
 
     async def status(self, principal: Principal) -> StatusReply: ...

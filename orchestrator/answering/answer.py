@@ -19,15 +19,31 @@ from orchestrator.answering import report
 from orchestrator.answering.conversations import Conversation, Conversations, Session
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
-from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of, refusal_of, split
+from orchestrator.answering.preparing import (
+    PreparedQuestion,
+    Preparer,
+    SplitMessages,
+    job_of,
+    refusal_of,
+    split,
+)
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady
-from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_failed, why_waiting
+from orchestrator.machine.yielding import Yielding
+from orchestrator.model.chat_model import (
+    WHOLE,
+    ChatModel,
+    arriving,
+    engine_failed,
+    engine_ready,
+    paused,
+    why_waiting,
+)
 from orchestrator.prompt.composing import broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
 from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
@@ -36,6 +52,7 @@ if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
 
 T = TypeVar("T")
+COMING = (ChildState.PAUSED, ChildState.STARTING, ChildState.BACKOFF)  # there is no engine, but there will be
 
 
 @dataclass
@@ -70,6 +87,7 @@ class Answers:
     client: EngineClient
     floors: Floors
     inference: EngineInference
+    yielding: Yielding
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str
     notice: str
@@ -79,34 +97,70 @@ class Answers:
 
     async def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
         """Events until Answered. Closing the iterator cancels what runs. Raises LoreError."""
-        machine = self.preparer.machine
-        machine.busy(True)
-        try:
+        with self.yielding.question():
             state, deadline = RunState(time.monotonic()), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
-            if not self.model_ready().done():
-                refuse_waiting(ask, why_waiting(self.client))
-                async for percent in arriving(self.model_ready(), self.client, deadline):
-                    yield Waiting("model", percent, WHOLE)
-            chat_model = await self._ready_model(deadline)
-            state.model_s = time.monotonic() - state.arrived
-            prepared = await within(
-                deadline,
-                self.preparer.prepare(ask, messages, chat_model),
-                lambda: "not ready in time: the codex is being counted",
-            )
-            refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
-            if refusal is not None:
-                raise refusal
-            ritual = Ritual(self.preparer, self.inference, self.floors)
-            prepared = await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
-            async for event in self._run(prepared, state, deadline):
+            asked = own_task(self._asked(ask, messages, state, deadline))
+            async with aclosing(self._beside_the_engine(asked, ask)) as events:
+                async for event in events:
+                    yield event
+
+    async def _asked(
+        self, ask: Ask, messages: SplitMessages, state: RunState, deadline: float | None
+    ) -> AsyncGenerator[AskEvent]:
+        chat_model = await self._ready_model(deadline)
+        state.model_s = time.monotonic() - state.arrived
+        prepared = await within(
+            deadline,
+            self.preparer.prepare(ask, messages, chat_model),
+            lambda: f"not ready in time: {self.client.reason or 'the codex is being counted'}",
+        )
+        refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
+        if refusal is not None:
+            raise refusal
+        ritual = Ritual(self.preparer, self.inference, self.floors)
+        prepared = await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
+        async for event in self._run(prepared, state, deadline):
+            yield event
+
+    async def _beside_the_engine(self, events: AsyncGenerator[AskEvent], ask: Ask) -> AsyncGenerator[AskEvent]:
+        """The events, and until the answer begins also that it waits for the engine, which may leave at any moment. Raises
+        NotReady and Paused for who would not wait."""
+        async with aclosing(events):
+            begun = False
+            while not begun:
+                coming = asyncio.ensure_future(anext(events, None))
+                try:
+                    async for percent in arriving(coming, self.client):
+                        if (waiting := self._lacked(ask, percent)) is not None:
+                            yield waiting
+                    event = await coming
+                finally:
+                    coming.cancel()
+                    await asyncio.wait([coming])
+                if event is None:
+                    return
+                begun = not isinstance(event, Waiting)
                 yield event
-        finally:
-            machine.busy(False)
+            async for event in events:
+                yield event
+
+    def _lacked(self, ask: Ask, percent: int) -> Waiting | None:
+        """What is waited for while there is no engine; None while there is one. Raises NotReady and Paused."""
+        if (away := self.yielding.paused) is not None:
+            if not ask.wait:
+                raise paused(away)
+            left = None if away.until is None else max(0.0, away.until - time.time())
+            return Waiting("pause", 0, 0, left_s=left, detail=away.words())
+        if self.client.state not in COMING:
+            return None
+        if not ask.wait:
+            raise NotReady(why_waiting(self.client), "ask without --no-wait to wait for it", retry_after=2.0)
+        return Waiting("model", percent, WHOLE)
 
     async def _ready_model(self, deadline: float | None) -> ChatModel:
-        return await within(deadline, self.model_ready(), lambda: f"not ready in time: {why_waiting(self.client)}")
+        ready = engine_ready(self.model_ready(), self.client)
+        return await within(deadline, ready, lambda: f"not ready in time: {why_waiting(self.client)}")
 
     async def _matched(self, prepared: PreparedQuestion) -> Matched:
         """What its prompt would find in the cache now. Raises EngineFailed."""
@@ -259,9 +313,13 @@ class Answers:
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
         """What would be done, and nothing done. Raises LoreError."""
+        with self.yielding.question():
+            return await self._planned(ask, prompt=prompt)
+
+    async def _planned(self, ask: Ask, *, prompt: bool) -> PlanReply:
         messages = split(ask.messages)
-        if not self.model_ready().done():
-            refuse_waiting(ask, why_waiting(self.client))
+        if not ask.wait:
+            self._lacked(ask, 0)
         prepared = await self.preparer.prepare(ask, messages, await self._ready_model(deadline_of(ask)))
         matched = await self._matched(prepared)
         lore = self._lore(prepared, matched.reuse, matched.left, SavedTurn(prepared.session))
@@ -318,11 +376,6 @@ def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
 def deadline_of(ask: Ask) -> float | None:
     """Of a question that arrives now."""
     return None if ask.timeout_s is None else asyncio.get_running_loop().time() + ask.timeout_s
-
-
-def refuse_waiting(ask: Ask, what: str) -> None:
-    if not ask.wait:
-        raise NotReady(what, "ask without --no-wait to wait for it", retry_after=2.0)
 
 
 async def within(deadline: float | None, work: Awaitable[T], why: Callable[[], str]) -> T:

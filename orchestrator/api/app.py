@@ -30,7 +30,7 @@ from orchestrator.wire.places import HEADER
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
 FREE = frozenset({"/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
-QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search")
+QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search", "/v1/pause")
 COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
 
 log = logging.getLogger("lorekeep.api")
@@ -58,6 +58,8 @@ routes = [
     operations.session,
     operations.rename_session,
     operations.drop_session,
+    operations.pause,
+    operations.resume,
     operations.status,
     operations.cache,
     operations.events,

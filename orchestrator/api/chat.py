@@ -56,6 +56,7 @@ ASKING = (
     "codex_dropped",
     "full",
     "not_ready",
+    "paused",
     "engine_failed",
 )
 

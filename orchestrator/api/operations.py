@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
+from orchestrator.settings.model import in_seconds
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReply, MeasuredEvent
 from orchestrator.wire.places import is_url
@@ -30,18 +31,22 @@ from orchestrator.wire.replies import (
     SessionReply,
     SessionRows,
 )
-from orchestrator.wire.requests import ContextBody, LoadBody, MeasureBody, ModelBody, RenameBody, SearchBody
+from orchestrator.wire.requests import ContextBody, LoadBody, MeasureBody, ModelBody, PauseBody, RenameBody, SearchBody
 from orchestrator.wire.status import (
+    AwayEvent,
     CacheReply,
     EngineStateEvent,
     EvictedEvent,
     LevelEvent,
     NowEvent,
+    PauseReply,
     PoolEvent,
     PrefillEvent,
+    ResumeReply,
     StatusReply,
 )
 
+LONGEST_PAUSE_S = 30 * 86_400.0
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
 
@@ -190,9 +195,54 @@ async def cache(call: ApiCall) -> CacheReply:
     return await call.service.cache()
 
 
-@route("GET", "/v1/events", events=(NowEvent, LevelEvent, EngineStateEvent, PoolEvent, EvictedEvent, PrefillEvent))
+@route("POST", "/v1/pause", "admin", events=(AwayEvent,))
+async def pause(call: ApiCall, body: PauseBody) -> PauseReply | EventStream:
+    """Takes the model out of the memory until `/v1/resume`, for a time, or with `hold` while the connection is open.
+    Answers when none of the memory is ours. Several pauses add up."""
+    seconds = None if body.duration is None else pause_seconds(body.duration)
+    why = body.why or f"a request of uid {call.principal.uid}"
+    if body.hold:
+        return await call.stream(holding(call, why, seconds, body.name))
+    return await call.while_connected(call.service.pause(why, seconds))
+
+
+async def holding(call: ApiCall, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+    """The pause ends with the connection. Not with the daemon: the next one waits for the client to come back."""
+    begun: AwayEvent | None = None
+    try:
+        async with closing(call.service.hold(why, seconds, name)) as events:
+            async for event in events:
+                begun = begun or event
+                yield event
+    finally:
+        if begun is not None and not call.request.app.state.stopping.is_set():
+            call.service.resume(begun.name)
+
+
+def pause_seconds(given: str | float) -> float:
+    """Raises InvalidRequest."""
+    try:
+        seconds = in_seconds(given)
+    except ValueError as error:
+        raise InvalidRequest(f"for: {given!r} {error}", "2h, 30min or seconds") from error
+    if not 0 < seconds <= LONGEST_PAUSE_S:
+        raise InvalidRequest(f"for: {given!r} is not between 0 and 30 days", "leave it out to pause until lore resume")
+    return seconds
+
+
+@route("POST", "/v1/resume", "admin")
+async def resume(call: ApiCall) -> ResumeReply:
+    """Ends all pauses and loads the model again. Answers at once; `/readyz` says when it is there."""
+    return call.service.resume()
+
+
+@route(
+    "GET",
+    "/v1/events",
+    events=(NowEvent, LevelEvent, EngineStateEvent, AwayEvent, PoolEvent, EvictedEvent, PrefillEvent),
+)
 async def events(call: ApiCall) -> EventStream:
-    """Levels, engine, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
+    """Levels, engine, pauses, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
     return await call.stream(following(call), silently=True)
 
 

@@ -65,7 +65,9 @@ class AskOptions:
     verbatim: Annotated[
         list[str] | None, given.option("--verbatim TEXT", "a text that the session keeps to the letter")
     ] = None
-    no_wait: Annotated[bool, given.option("--no-wait", "end with 8 where model or codex must be waited for")] = False
+    no_wait: Annotated[
+        bool, given.option("--no-wait", "end where it must be waited for: model or codex (8), a pause (7)")
+    ] = False
     timeout_s: Annotated[float | None, given.option("--timeout S", "wait at most so many seconds", min=0.001)] = None
     no_think: Annotated[bool, given.option("--no-think", "ask a thinking model for the answer alone")] = False
     private: Annotated[bool, given.option("--private", "save no conversation and no memory of this question")] = False
@@ -107,6 +109,8 @@ class Wait:
     def line(self, at: dict[str, Any], now: float) -> str:
         """One line for a report that came at `now`, in seconds of any clock."""
         phase, done, total, left = at.get("phase", ""), at.get("done", 0), at.get("total", 0), at.get("left_s")
+        if phase == "pause":
+            return f"{at.get('detail') or 'paused'}; waiting"
         if phase not in WAITS:
             return "waiting in the queue" if phase == "queue" else f"waiting for {phase or 'the daemon'}"
         if phase != self._phase:
@@ -199,7 +203,7 @@ def show_waiting(answer: Answer, aside: Any, *, show: bool) -> None:
 
 def is_long(at: dict[str, Any]) -> bool:
     left = at.get("left_s")
-    return at.get("phase") == "floor" and left is not None and left >= LONG_WAIT_S
+    return at.get("phase") == "pause" or (at.get("phase") == "floor" and left is not None and left >= LONG_WAIT_S)
 
 
 def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:

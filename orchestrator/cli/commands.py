@@ -29,6 +29,8 @@ COMMANDS = {  # name: the function or the group, in its module
     "codex": "codex.app",
     "session": "session.app",
     "model": "model.app",
+    "pause": "pause.pause",
+    "resume": "pause.resume",
     "stats": "status.stats_app",
     "config": "config.app",
     "service": "service.app",

@@ -42,6 +42,7 @@ from orchestrator.codices.report import CodexReports, progress_event, tokens_of
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
 from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import (
     Conflict,
     InvalidRequest,
@@ -54,7 +55,7 @@ from orchestrator.errors import (
     translated,
 )
 from orchestrator.machine.machine import Machine
-from orchestrator.model.chat_model import WHOLE, ChatModel, arriving
+from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_ready
 from orchestrator.prompt.coverage import coverage_named, decide_coverage
 from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.places import PHASES, is_url
@@ -158,9 +159,14 @@ class CodexLoader:
             return await mended(lambda: self.library.load(wanted, report, load.cancelled.is_set))
 
     async def _model(self, load: "RunningLoad") -> None:
-        async for percent in arriving(self.model_ready(), self.client):
-            load.report(progress_at("model", percent, WHOLE, 0.0))
-        await asyncio.shield(self.model_ready())
+        ready = asyncio.ensure_future(engine_ready(self.model_ready(), self.client))
+        try:
+            async for percent in arriving(ready, self.client):
+                phase = "pause" if self.client.state is ChildState.PAUSED else "model"
+                load.report(progress_at(phase, percent, WHOLE, 0.0))
+            await ready
+        finally:
+            ready.cancel()
 
     async def _built(self, name: str, tier: str | None, load: "RunningLoad") -> CodexState:
         """Raises OverBudget, InvalidRequest where this load itself asks for a coverage that cannot be; one that an earlier

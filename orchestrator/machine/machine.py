@@ -10,17 +10,18 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from governor.budget import Demand, MemoryBudget, Ours, Outlook
+from governor.budget import Demand, MemoryBudget, Ours, Outlook, why_scarce
 from governor.embedding import EmbeddingCost, why_away
 from governor.footprint import KvPlan
 from governor.model_shape import ModelShape
 from governor.monitor import Reads, SensorSampler
 from governor.offload import Offload, shares_of
+from governor.pressure import Level
 from governor.readings import GpuReading, pooled
 from governor.readings import SensorSnapshot as Readings
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import EngineSnapshot, Grant
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import LoreError, NotReady
@@ -31,6 +32,7 @@ log = logging.getLogger("lorekeep.governor")
 
 AGAIN_SECONDS = 2.0  # after a fault
 Changed = Callable[[], Awaitable[float | None]]
+Scarce = Callable[[str, bool], None]
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,27 @@ class Machine:
         self._measured: int | None = None  # tokens at which windows end, as measured
         self._buffers: int | None = None  # bytes, the most of one pool; None before any was open
         self._saving = ""  # why power is saved, as told last
+        self._others: int | None = None  # bytes of others, the least since the model was loaded
         self._tasks: list[asyncio.Task[None]] = []
 
     # -- life
 
-    async def start(self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None]) -> None:
+    async def start(
+        self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None], scarce: Scarce
+    ) -> None:
         """Reads the sensors once, then keeps reading them.
 
         `changed` is called, one call at a time, after each outlook that differs, and again when as many seconds have passed
-        as it returned. `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back;
-        `save` the reason why power is saved, '' when it is not any more.
+        as it returned; not while the engine is away, because what is free then says nothing of what fits when it is back.
+        `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back; `save` the reason
+        why power is saved, '' when it is not any more; `scarce` why the memory is critical by others' growth, '' where it
+        is not, and whether the level is calm.
         """
         self._report()
         await self._sampler.sample()
         self._tasks = [
             asyncio.create_task(self._sampler.run(), name="sensors"),
-            asyncio.create_task(self._watch(changed, rest, save), name="levels and grants"),
+            asyncio.create_task(self._watch(changed, rest, save, scarce), name="levels and grants"),
             asyncio.create_task(self._follow_engine(), name="what the engine holds"),
         ]
 
@@ -82,6 +89,13 @@ class Machine:
         tokens at which its windows end."""
         self._info, self._measured = info, measured
         self._seen.cpu_only = info.device == "CPU" and self._settings.memory.gpu is None
+        self._report()
+        await self._sampler.sample()
+        self._others = self.outlook.budget.others if self.outlook.budget is not None else None
+        self._grant()
+
+    async def look(self) -> None:
+        """Reads the sensors now."""
         self._report()
         await self._sampler.sample()
         self._grant()
@@ -174,7 +188,7 @@ class Machine:
             self._buffers = max(self._buffers or 0, *(pool.buffers for pool in pools))
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding.holds > 0
-        weights = self._info.weight_bytes if self._info else 0
+        weights = self._info.weight_bytes if self._info and self._client.pid is not None else 0
         held = weights + sum(pool.bytes + pool.buffers for pool in pools) + here * up
         demand = Demand(
             self._costs.shape,
@@ -185,7 +199,7 @@ class Machine:
             context=self._costs.context,
             measured=self._measured,
         )
-        self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up))
+        self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up, self._is_away))
 
     async def _follow_engine(self) -> None:
         while True:
@@ -200,6 +214,10 @@ class Machine:
         return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
 
     @property
+    def _is_away(self) -> bool:
+        return self._client.state is ChildState.PAUSED
+
+    @property
     def _on_gpu(self) -> bool:
         return self._info is not None and self._info.device != "CPU"
 
@@ -210,24 +228,39 @@ class Machine:
             return None
         return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
 
-    async def _watch(self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None]) -> None:
+    async def _watch(
+        self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None], scarce: Scarce
+    ) -> None:
         seen, again = self.outlook.number, None
         while True:
             seen = await self._next(seen, again)
-            self._make_room(rest)
+            enough = self._make_room(rest)
             self._save_power(save)
             self._grant()
-            again = await _called(changed)
+            if enough:
+                scarce(self._why_scarce(), self.outlook.level.rank < Level.HIGH.rank)
+            again = AGAIN_SECONDS if self._is_away else await _called(changed)
 
-    def _make_room(self, rest: Callable[[str], None]) -> None:
-        """The embedding model leaves before anything that somebody waits for has to, and comes back when it may."""
+    def _make_room(self, rest: Callable[[str], None]) -> bool:
+        """The embedding model leaves before anything that somebody waits for has to, and comes back when it may. False
+        where it has: the next outlook says whether that is enough."""
         if self._costs.embedding is None:
-            return
+            return True
         why = why_away(self.outlook, self._costs.embedding, on_gpu=self._on_gpu)
-        if bool(why) != bool(self._client.embedding.resting):
-            log.info("%s", why or "the embedding model may be loaded again")
-            rest(why)
-            self._report(self._client.snapshot)
+        if bool(why) == bool(self._client.embedding.resting):
+            return True
+        log.info("%s", why or "the embedding model may be loaded again")
+        rest(why)
+        self._report(self._client.snapshot)
+        return not why
+
+    def _why_scarce(self) -> str:
+        """Before the model was loaded others have not grown: it was fitted into what they left."""
+        budget = self.outlook.budget
+        if self._info is None or budget is None:
+            return ""
+        self._others = budget.others if self._others is None else min(self._others, budget.others)
+        return why_scarce(self.outlook, self._others, self._settings.pressure)
 
     def _save_power(self, save: Callable[[str], None]) -> None:
         why = self.outlook.power.why_saving

@@ -5,6 +5,7 @@ through a store on disk, so that a restart tokenises nothing twice.
 """
 
 import asyncio
+import time
 from array import array
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -17,7 +18,8 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Ids
 from orchestrator.engine.model import ModelInfo
-from orchestrator.errors import EngineFailed
+from orchestrator.errors import EngineFailed, Paused
+from orchestrator.machine.yielding import Away
 from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 
 PAGE = 256
@@ -78,6 +80,22 @@ def engine_failed(fault: EngineUnavailable) -> EngineFailed:
     if fault.broken:
         return EngineFailed(str(fault), "see what is wrong with: lore doctor")
     return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
+
+
+async def engine_ready(ready: "asyncio.Future[ChatModel]", client: EngineClient) -> ChatModel:
+    """The chat model, once there is a process that has it. Raises EngineFailed, and the fault of `ready`."""
+    chat_model = await asyncio.shield(ready)
+    try:
+        await client.ensure_ready()
+    except EngineUnavailable as fault:
+        raise engine_failed(fault) from fault
+    return chat_model
+
+
+def paused(away: Away) -> Paused:
+    """For who would not wait until the end of a pause."""
+    left = None if away.until is None else max(1.0, away.until - time.time())
+    return Paused(away.words(), "ask without --no-wait to wait for it", retry_after=left)
 
 
 def opens_thought(template: ChatTemplate, placement: Placement) -> bool:

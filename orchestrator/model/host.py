@@ -15,6 +15,7 @@ from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.machine import Machine, ModelCosts
+from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import (
     Kept,
     LoadingConditions,
@@ -50,6 +51,7 @@ class Host:
     governor: GovernorSettings
     client: EngineClient
     machine: Machine
+    yielding: Yielding
     sensors: Sensors
 
 
@@ -74,7 +76,17 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     spec = spec_of(settings, paths, model, offload, embedding, disk)
     client = EngineClient(replace(spec, gpu_layers=layers))
     machine = Machine(sensors, governor, costs_of(model, offload, embedding), client)
-    return Host(model, replace(conditions, loaded=offload), embedding, governor, client, machine, sensors)
+
+    async def look() -> None:
+        if client.info is None:  # the daemon was started while others had the GPU, which said nothing of what fits now
+            seen = gpus_of(settings, sensors) if offloads else ()
+            client.place(layers_on(seen, model.shape, offload, governor.memory))
+        await machine.look()
+
+    yielding = Yielding(
+        client, governor.yielding, paths.state / "paused.json", settings.serve.shutdown_grace, machine.busy, look
+    )
+    return Host(model, replace(conditions, loaded=offload), embedding, governor, client, machine, yielding, sensors)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

@@ -111,6 +111,7 @@ def lines(one: Figure) -> str:
 def now(status: StatusReply, *, ready: bool) -> Iterator[Figure]:
     engine, governor = status.engine, status.governor
     yield Figure("ready", "gauge", "1 when an answer can be given", int(ready))
+    yield Figure("paused", "gauge", "1 while the model is out of the memory", int(status.paused is not None))
     yield Figure("engine_restarts_total", "counter", "engine processes that ended and were replaced", engine.restarts)
     yield Figure("answering_jobs", "gauge", "questions whose answer is being generated", engine.answering)
     yield Figure(

@@ -18,6 +18,7 @@ from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.machine.machine import Machine
+from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import Gpu, LoadingConditions
 from orchestrator.model.kv_losses import KvLosses, measured
 from orchestrator.model.model_file import AtHand, ModelFile, at_hand, header_of
@@ -27,6 +28,8 @@ from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.status import (
+    AwayEvent,
+    AwayReport,
     CacheReply,
     EmbeddingModel,
     EngineReport,
@@ -59,6 +62,7 @@ class About:
     model: ModelFile
     machine: Machine
     client: EngineClient
+    yielding: Yielding
     folder: Path
     conditions: LoadingConditions
     governor: GovernorSettings
@@ -80,7 +84,13 @@ class About:
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
             plugins=tuple(str(failure) for failure in self.failures),
             embedding=embedding,
+            paused=self.away(),
         )
+
+    def away(self) -> AwayReport | None:
+        """Why the model is out of the memory, or about to leave it."""
+        away = self.yielding.away
+        return None if away is None else AwayReport.of(away, cause=away.cause.value, gone=self.yielding.gone)
 
     def cache(self) -> CacheReply:
         ranges = self.client.info is None or self.client.info.ranges
@@ -168,6 +178,7 @@ class About:
             pools=tuple(pool.name for pool in snapshot.pools),
             evicted_tokens=int(counted.get("evicted_tokens", 0)),
             evicted_segments=int(counted.get("tier_disk_evicted", 0)),
+            away=self.away(),
         )
 
 
@@ -264,6 +275,8 @@ def events_between(before: NowEvent, after: NowEvent) -> list[ReplyShape]:
         events.append(LevelEvent(event="level", level=after.level, power=after.power))
     if before.engine != after.engine:
         events.append(EngineStateEvent(event="engine", state=after.engine))
+    if before.away != after.away:
+        events.append(away_event(after.away))
     events += [pool_event("opened", name) for name in after.pools if name not in before.pools]
     events += [pool_event("closed", name) for name in before.pools if name not in after.pools]
     # A child that was started again counts from nothing.
@@ -274,6 +287,12 @@ def events_between(before: NowEvent, after: NowEvent) -> list[ReplyShape]:
     if after.prefill is not None and (after.prefill, after.computed) != (before.prefill, before.computed):
         events.append(PrefillEvent(event="prefill", computed=after.computed, **dict(after.prefill)))
     return events
+
+
+def away_event(away: AwayReport | None, name: str = "") -> AwayEvent:
+    """`name`: of the pause that is followed."""
+    event: Literal["leaving", "away", "back"] = "back" if away is None else "away" if away.gone else "leaving"
+    return AwayEvent(event=event, away=away, name=name)
 
 
 def pool_event(event: Literal["opened", "closed"], name: str) -> PoolEvent:

@@ -25,6 +25,7 @@ from governor.settings import (
     PressureSettings,
     SamplerSettings,
     StoreSettings,
+    YieldSettings,
 )
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.phrases import MorePhrases
@@ -301,6 +302,18 @@ class GovernorTable(Slice):
     better_after: Seconds = Field(
         PressureSettings.better_s, ge=0, le=86_400, description="the same for a better level or a larger coverage"
     )
+    yield_: Literal["polite", "never"] = Field(
+        "polite",
+        alias="yield",
+        description="polite: unload the model when others' growth makes memory critical and nobody asks; never: keep it",
+    )
+    idle_unload: Seconds = Field(
+        YieldSettings.idle_s,
+        ge=0,
+        le=30 * 86_400,
+        description="unload the model when nobody has asked for so long; 0 or off: never",
+        json_schema_extra={"range": "≥ 0 | off"},
+    )
     depth: int = Field(
         0,
         ge=0,
@@ -323,6 +336,11 @@ class GovernorTable(Slice):
         le=600,
         description="how long the model may take to write it; then, or with 0, it is an extract",
     )
+
+    @field_validator("idle_unload", mode="before")
+    @classmethod
+    def off(cls, value: object) -> object:
+        return 0 if isinstance(value, str) and value.strip().lower() in ("off", "never") else value
 
     @field_validator("depth", mode="before")
     @classmethod
@@ -461,6 +479,7 @@ class Settings(Slice):
                 gist=given.gist,
                 gist_s=given.gist_time,
             ),
+            yielding=YieldSettings(polite=given.yield_ == "polite", idle_s=given.idle_unload),
             sampler=SamplerSettings(busy_s=given.sensor_busy, idle_s=given.sensor_idle, retry_s=given.sensor_retry),
         )
 

@@ -243,7 +243,7 @@ def describe(settings: Settings, origins: Mapping[str, str]) -> list[Row]:
 def leaves(part: BaseModel, prefix: str = "") -> Iterable[tuple[str, FieldInfo, Any]]:
     """Every setting below `part`, also those of named tables (sigils, tokens) that exist."""
     for name, field in type(part).model_fields.items():
-        value = getattr(part, name)
+        value, name = getattr(part, name), field.alias or name
         if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
         elif isinstance(value, dict):

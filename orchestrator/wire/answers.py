@@ -355,14 +355,15 @@ class CompletionReply(ReplyShape):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Progress before the first token. `phase` is queue, model (in percent), floor or prompt; `left_s` is the time left, if
-    known."""
+    """Progress before the first token. `phase` is queue, pause, model (in percent), floor or prompt; `left_s` is the time
+    left, if known. `detail`: of a pause, in words."""
 
     phase: str
     done: int
     total: int
     codex: str = ""
     left_s: float | None = None
+    detail: str = ""
 
 
 class WaitingComment(ReplyShape):

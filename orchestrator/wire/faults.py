@@ -51,7 +51,7 @@ CODES: Mapping[str, FaultCode] = {
         "model or floor is not there yet, and the request would not wait longer; or the daemon is stopping",
         5,
     ),
-    "paused": FaultCode(503, PAUSED, "the GPU was given away", 30),
+    "paused": FaultCode(503, PAUSED, "the model is paused, and the request would not wait", 30),
 }
 
 

@@ -23,7 +23,7 @@ IN_SHORT = {
     QUOTING: QUOTING_SHORT,
     UNCONFIGURED: f"no model is configured: {QUOTING_SHORT}",
 }  # its notices, for a terminal
-LoadPhase = Literal["model", "walk", "rules", "read", "index", "count", "outline", "prefill"]
+LoadPhase = Literal["pause", "model", "walk", "rules", "read", "index", "count", "outline", "prefill"]
 ChangePhase = Literal["checking", "stopping", "loading", "loading the model before", "raising"]
 MeasurePhase = Literal["measure"]
 PHASES: Mapping[LoadPhase | ChangePhase | MeasurePhase, str] = {  # of what takes its time, for people
@@ -31,6 +31,7 @@ PHASES: Mapping[LoadPhase | ChangePhase | MeasurePhase, str] = {  # of what take
     "rules": "preparing the search for secrets",
     "read": "reading files",
     "index": "indexing files",
+    "pause": "waiting for the model, which is paused",
     "model": "loading the model",
     "count": "counting tokens of files",
     "outline": "outlining files",

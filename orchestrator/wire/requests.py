@@ -236,6 +236,21 @@ class ContextBody(StrictRequest):
     again: bool = Field(False, description="everything, also what is known")
 
 
+class PauseBody(StrictRequest):
+    """How long the model is out of the memory."""
+
+    duration: str | float | None = Field(
+        None, alias="for", description='"2h", "30 min" or seconds; left out: until POST /v1/resume'
+    )
+    hold: bool = Field(False, description="until this request's connection closes; reports server-sent events")
+    why: Annotated[str, Field(max_length=200), AfterValidator(without_nul)] = Field(
+        "", description="what for; whoever may read the status reads it"
+    )
+    name: Annotated[str, Field(max_length=100), AfterValidator(without_nul)] = Field(
+        "", description="with hold: of a pause that a daemon before began for this client"
+    )
+
+
 class RenameBody(StrictRequest):
     """A conversation's new name."""
 

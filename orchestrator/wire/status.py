@@ -43,7 +43,7 @@ class PoolReport(ReplyShape):
 class EngineReport(ReplyShape):
     """The engine's process."""
 
-    state: str = Field(description="starting, ready, backoff, broken, …")
+    state: str = Field(description="starting, ready, paused, backoff, broken, …")
     reason: str = Field(description="why it is not ready")
     restarts: int = Field(description="since the daemon started")
     pid: int | None = Field(description="of the process")
@@ -154,6 +154,16 @@ class QueueReport(ReplyShape):
     waiting: int = Field(description="for room")
 
 
+class AwayReport(ReplyShape):
+    """Why the model is out of the memory."""
+
+    cause: Literal["pause", "pressure", "idle"] = Field(description="only a pause keeps it away from questions")
+    why: str = Field(description="who paused it, or what made it leave")
+    since: float = Field(description="seconds since 1970")
+    until: float | None = Field(description="seconds since 1970; none where it does not come back by itself")
+    gone: bool = Field(description="the engine's process has ended: none of the memory is ours")
+
+
 class StatusReply(ReplyShape):
     """One page about now."""
 
@@ -166,6 +176,29 @@ class StatusReply(ReplyShape):
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="formatters that cannot be used, and why")
     embedding: EmbeddingModel = Field(description="the model that embeds")
+    paused: AwayReport | None = Field(None, description="why the model is out of the memory")
+
+
+class PauseReply(ReplyShape):
+    """A pause that has begun."""
+
+    name: str = Field(description="of this pause")
+    away: AwayReport | None = Field(description="none where it has ended meanwhile")
+
+
+class ResumeReply(ReplyShape):
+    """What was ended."""
+
+    ended: tuple[str, ...] = Field(description="pauses, by who asked for them")
+    engine: str = Field(description="the engine's state")
+
+
+class AwayEvent(ReplyShape):
+    """The model leaves the memory, is gone from it, or comes back."""
+
+    event: Literal["leaving", "away", "back"] = Field(description="which of the three")
+    away: AwayReport | None = Field(description="why; none where it comes back")
+    name: str = Field("", description="of the pause whose stream this is")
 
 
 class NowEvent(ReplyShape):
@@ -180,6 +213,7 @@ class NowEvent(ReplyShape):
     pools: tuple[str, ...] = Field(description="IDENTITY@VERSION/CODEX of each")
     evicted_tokens: int = Field(description="since the engine's start")
     evicted_segments: int = Field(description="checkpoints, since the engine's start")
+    away: AwayReport | None = Field(None, description="why the model is out of the memory")
 
 
 class LevelEvent(ReplyShape):

@@ -154,3 +154,18 @@ async def test_models_status_and_readiness_are_told(service):
     ready, detail = await service.ready()
     assert isinstance(ready, bool)
     assert isinstance(detail, str)
+
+
+async def test_a_pause_lasts_until_it_is_resumed_and_a_held_one_until_somebody_ends_it(service):
+    paused = await service.pause("a test", None)
+    assert (paused.away.cause, paused.away.why, paused.away.gone) == ("pause", "a test", True)
+    assert (await service.status(OWNER)).paused == paused.away
+    assert service.resume().ended == ("a test",)
+    assert (await service.status(OWNER)).paused is None
+    async with aclosing(service.hold("another", None, "")) as events:
+        async for event in events:
+            if event.event == "away":
+                break
+        assert event.away.why == "another"
+        assert service.resume(event.name).ended == ("another",)
+    assert (await service.status(OWNER)).paused is None

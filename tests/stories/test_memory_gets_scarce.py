@@ -17,6 +17,7 @@ IDLE, TOO_HOT = 0x1, 0x20  # NVML's clock reasons
 SETTINGS = """
 [governor]
 gpu = "0"
+yield = "never"  # the engine stays, and is asked while memory is scarce
 worse_after = 0.4
 better_after = 0.4
 sensor_busy = 0.05

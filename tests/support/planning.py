@@ -26,6 +26,7 @@ from orchestrator.answering.preparing import Preparer
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.state import CodexState
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, Floor, TokenCache
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
@@ -88,6 +89,7 @@ class SmallHouse:
         self.sessions = SessionStore(self.folder / "sessions.sqlite3")
         self.info = SimpleNamespace(device="CPU", kv_bytes_per_token=8.0)
         self.snapshot, self.reason = EngineSnapshot(0), ""
+        self.state, self.loaded, self.paused = ChildState.READY, 1.0, None
         self.grant, self.levels, self.budget = Grant(1, self.cells, self.window), Levels("calm"), BUDGET
 
     # -- what the rooms around ask for
@@ -106,7 +108,11 @@ class SmallHouse:
 
     def answered(self, *_: object) -> None: ...
 
-    def busy(self, on: bool) -> None: ...
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        yield
+
+    async def ensure_ready(self) -> None: ...
 
     def room(self, identity: int) -> FloorRoom:
         return FloorRoom(self.window, identity, self.cells)
@@ -153,7 +159,7 @@ class SmallHouse:
             future.set_result(self)
             return future
 
-        return Answers(preparer, lambda: me, me, me, me, ready, "builtin:tiny", "", lambda codex, paths: "")
+        return Answers(preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", lambda codex, paths: "")
 
     def plan(self, ask: Ask) -> PlanReply:
         return anyio.run(self.answers().plan, ask)

@@ -61,7 +61,16 @@ from orchestrator.wire.replies import (
     SessionTurn,
 )
 from orchestrator.wire.requests import LoadBody
-from orchestrator.wire.status import CacheReply, LevelEvent, NowEvent, StatusReply
+from orchestrator.wire.status import (
+    AwayEvent,
+    AwayReport,
+    CacheReply,
+    LevelEvent,
+    NowEvent,
+    PauseReply,
+    ResumeReply,
+    StatusReply,
+)
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -80,6 +89,7 @@ class SmallService:
     talks: dict[str, list[str]] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
     loads: list[LoadBody] = field(default_factory=list)
+    pauses: list[str] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
@@ -246,6 +256,27 @@ class SmallService:
         )
         yield MeasuredEvent(event="measured", context=found)
 
+    async def pause(self, why: str, seconds: float | None) -> PauseReply:
+        self.pauses.append(why)
+        return PauseReply(name="1", away=self.away(seconds))
+
+    async def hold(self, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+        self.pauses.append(why)
+        yield AwayEvent(event="away", away=self.away(seconds), name=name or "1")
+        self.begun.set()
+        await asyncio.Event().wait()
+
+    def resume(self, name: str | None = None) -> ResumeReply:
+        ended, self.pauses = tuple(self.pauses), []
+        self.ended.set()
+        return ResumeReply(ended=ended, engine="starting")
+
+    def away(self, seconds: float | None) -> AwayReport | None:
+        if not self.pauses:
+            return None
+        why = ", ".join(self.pauses)
+        return AwayReport(cause="pause", why=why, since=0.0, until=seconds, gone=True)
+
     async def status(self, principal: Principal) -> StatusReply:
         return filled(
             StatusReply,
@@ -256,6 +287,7 @@ class SmallService:
             codices=tuple(self.known.values()),
             sessions=len(self.talks),
             queue={"running": 1, "waiting": 0},
+            paused=self.away(None),
             plugins=("formatter 'odd' of some-package: it is broken",),
         )
 

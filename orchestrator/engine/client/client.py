@@ -8,6 +8,9 @@ Floors and the grant are sent again to the next child. A call fails with its chi
     has sent no text, and is no replay                 handed in again, as a replay
     has sent some of its answer, or is a replay        failed, with a retryable error
 
+Where a child ends because the memory is given away (`pause`), answers that have begun end or fail, and all others are
+handed in to the next child as they were.
+
 A suspect, a question that is a replay, may be what ends children. The next child gets suspects one by one, so that one
 that kills it takes nobody with it; all others wait for them, and go in together.
 """
@@ -15,7 +18,9 @@ that kills it takes nobody with it; all others wait for them, and go in together
 import asyncio
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
@@ -43,7 +48,6 @@ from orchestrator.engine.messages import (
     PrefixMatch,
     PutFloor,
     Reason,
-    Shutdown,
     StopMeasuring,
     Urgency,
     bytes_to_ids,
@@ -72,8 +76,14 @@ class EngineClient:
     def __init__(self, spec: EngineSpec) -> None:
         self.snapshot = EngineSnapshot(0)
         self._fresh = asyncio.Event()
+        self._less = asyncio.Event()  # something that ran has ended
         self._supervisor = Supervisor(
-            spec, hear=self._hear, up=self._child_ready, ended=self._child_ended, broken=self._gave_up
+            spec,
+            hear=self._hear,
+            born=self._fresh.set,
+            up=self._child_ready,
+            ended=self._child_ended,
+            broken=self._gave_up,
         )
         self._calls = Calls(self._supervisor)
         self._tickets = count(1)
@@ -88,11 +98,11 @@ class EngineClient:
 
     # -- life
 
-    def start(self) -> None:
-        """Once: does nothing where it was started."""
+    def start(self, paused: str = "") -> None:
+        """Once: does nothing where it was started. With a reason it begins paused, without a child."""
         if self._heart is not None:
             return
-        self._supervisor.start()
+        self._supervisor.start(paused)
         self._heart = asyncio.create_task(self._heartbeat(), name="engine heartbeat")
 
     async def stop(self, why: str = "the daemon is stopping") -> None:
@@ -101,10 +111,30 @@ class EngineClient:
         if self._heart:
             self._heart.cancel()
             await asyncio.gather(self._heart, return_exceptions=True)
-        self._supervisor.send([Shutdown()])
         await self._supervisor.stop()
         self._calls.fail("the engine is stopped")
         self._finish(tuple(self._running), Outcome.CANCELLED, Reason.CANCELLED, why)
+
+    async def pause(self, why: str, grace_s: float) -> None:
+        """Returns when the child has written what it holds and is gone: nothing of the memory is ours.
+
+        Answers that have begun may go on for so long. Who has begun nothing waits for `resume`, as who asks meanwhile does.
+        """
+        await self._supervisor.pause(why, partial(self._drained, grace_s, why))
+        self._emptied(why)
+
+    def paused_for(self, why: str) -> None:
+        """Another reason of the pause."""
+        if self.state is ChildState.PAUSED:
+            self._supervisor.reason = why
+
+    def resume(self) -> None:
+        """Starts a child after a pause."""
+        self._supervisor.start()
+
+    def place(self, gpu_layers: int) -> None:
+        """So many layers go on the GPU in the next child."""
+        self._supervisor.spec = replace(self._supervisor.spec, gpu_layers=gpu_layers)
 
     async def next_snapshot(self) -> EngineSnapshot:
         """The newest snapshot, once something has changed since the last call. For one caller."""
@@ -127,6 +157,11 @@ class EngineClient:
     @property
     def reason(self) -> str:
         return self._supervisor.reason
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody waits for anything, a floor that is computed in advance included."""
+        return bool(self._running or self._calls.waiting or self._measured)
 
     @property
     def loaded(self) -> float:
@@ -224,6 +259,7 @@ class EngineClient:
                     return
         finally:
             if self._running.pop(ticket, None):
+                self._less.set()
                 self._suspects = self._suspects.without(ticket)
                 self._supervisor.send([Cancel(ticket)])
 
@@ -236,6 +272,7 @@ class EngineClient:
             self._fresh.set()
         elif isinstance(message, Encoded | DecodedText | Matched | EmbeddedTexts | EmbedFailed):
             self._calls.answered(message.call, message)
+            self._less.set()
         elif isinstance(message, KvMeasured):
             if (told := self._measured.get(message.call)) is not None:
                 told.put_nowait(message)
@@ -250,6 +287,7 @@ class EngineClient:
             running.messages.put_nowait(message)
         if isinstance(message, Completion):
             self._running.pop(message.ticket, None)
+            self._less.set()
             if self._suspects.has_turn(message.ticket):
                 self._suspects = self._suspects.after_first()
                 self._hand_in()
@@ -269,17 +307,33 @@ class EngineClient:
         return {ticket: running.job for ticket, running in self._running.items()}
 
     def _child_ended(self, how: str) -> Sequence[int]:
-        self.snapshot, self.embedding.holds = EngineSnapshot(0), 0
-        self._calls.fail(f"the engine ended ({how})")
-        for told in self._measured.values():
-            told.put_nowait(None)
         decided = after_end(self._running.values(), self._suspects)
-        self._suspects = Suspects()
+        self._emptied(f"the engine ended ({how})")
         for job in decided.again:
             self._running[job.ticket].job = job
         self._finish(decided.failed, Outcome.FAILED, Reason.ENGINE, f"the engine ended ({how})")
-        self._fresh.set()
+        self._less.set()
         return decided.inside
+
+    def _emptied(self, why: str) -> None:
+        """There is no child: what only one child knows is over."""
+        self.snapshot, self.embedding.holds, self._suspects = EngineSnapshot(0), 0, Suspects()
+        self._calls.fail(why)
+        for told in self._measured.values():
+            told.put_nowait(None)
+        self._fresh.set()
+
+    async def _drained(self, seconds: float, why: str) -> None:
+        """Answers that have begun, and calls, end by themselves, or after so long with a retryable fault."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._calls.waiting or self._begun():
+                    self._less.clear()
+                    await self._less.wait()
+        self._finish(self._begun(), Outcome.FAILED, Reason.ENGINE, f"the answer was cut off: {why}")
+
+    def _begun(self) -> tuple[int, ...]:
+        return tuple(ticket for ticket, running in self._running.items() if running.begun)
 
     def _gave_up(self, why: str) -> None:
         self._finish(tuple(self._running), Outcome.FAILED, Reason.ENGINE, why)
@@ -309,6 +363,11 @@ class Calls:
         self._supervisor = supervisor
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[object]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many the child has and has not answered."""
+        return len(self._waiting)
 
     async def call(self, make: Callable[[int], object]) -> object:
         """Sends what `make` makes of the call's number, and waits for the answer. Raises EngineUnavailable."""

@@ -8,6 +8,8 @@
                   ▼                  │ five ends in a minute of service, or a fault of ours
                 BROKEN ◀─────────────┘
 
+    any of them ──▶ PAUSED ──▶ STARTING     nothing is sent any more; what the child has begun it may end, then it goes
+
 A machine that has no process to spare says nothing of the model: that is waited for, however long it takes. Tickets are
 known only as numbers that the owner names when a child ends.
 """
@@ -19,13 +21,22 @@ import os
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from itertools import count
 from typing import Any
 
-from orchestrator.engine.messages import HEADER, OVERRUN_STATUS, EngineReady, LoadFailed, ModelLoading, pack, unpack
+from orchestrator.engine.messages import (
+    HEADER,
+    OVERRUN_STATUS,
+    EngineReady,
+    LoadFailed,
+    ModelLoading,
+    Shutdown,
+    pack,
+    unpack,
+)
 from orchestrator.engine.model import EngineSpec, ModelInfo
 
 log = logging.getLogger("lorekeep.engine")
@@ -48,14 +59,22 @@ class ChildState(StrEnum):
     READY = "ready"
     BACKOFF = "backoff"
     BROKEN = "broken"
+    PAUSED = "paused"
 
 
 ALLOWED = {
-    ChildState.STOPPED: {ChildState.STARTING},
-    ChildState.STARTING: {ChildState.READY, ChildState.BACKOFF, ChildState.BROKEN, ChildState.STOPPED},
-    ChildState.READY: {ChildState.BACKOFF, ChildState.STOPPED},
-    ChildState.BACKOFF: {ChildState.STARTING, ChildState.BROKEN, ChildState.STOPPED},
-    ChildState.BROKEN: {ChildState.STARTING, ChildState.STOPPED},
+    ChildState.STOPPED: {ChildState.STARTING, ChildState.PAUSED},
+    ChildState.STARTING: {
+        ChildState.READY,
+        ChildState.BACKOFF,
+        ChildState.BROKEN,
+        ChildState.STOPPED,
+        ChildState.PAUSED,
+    },
+    ChildState.READY: {ChildState.BACKOFF, ChildState.STOPPED, ChildState.PAUSED},
+    ChildState.BACKOFF: {ChildState.STARTING, ChildState.BROKEN, ChildState.STOPPED, ChildState.PAUSED},
+    ChildState.BROKEN: {ChildState.STARTING, ChildState.STOPPED, ChildState.PAUSED},
+    ChildState.PAUSED: {ChildState.STARTING, ChildState.STOPPED},
 }
 
 
@@ -70,7 +89,7 @@ class EngineUnavailable(Exception):
 class Supervisor:
     """`hear` gets every message of a child that is ready, `up` is called when one is, `broken` when none will be again.
 
-    `ended` is told a child's end and returns the tickets that ran in it.
+    `born` is called when there is a process. `ended` is told a child's end and returns the tickets that ran in it.
     """
 
     def __init__(
@@ -78,6 +97,7 @@ class Supervisor:
         spec: EngineSpec,
         *,
         hear: Callable[[Any], None],
+        born: Callable[[], None],
         up: Callable[[], None],
         ended: Callable[[str], Sequence[int]],
         broken: Callable[[str], None],
@@ -89,10 +109,12 @@ class Supervisor:
         self.restarts = 0
         self.info: ModelInfo | None = None
         self._hear = hear
+        self._born = born
         self._up = up
         self._ended = ended
         self._broken = broken
         self._child: ChildProcess | None = None
+        self._loaded_child = False
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._ends: list[float] = []  # in seconds of `_served`
@@ -102,10 +124,23 @@ class Supervisor:
 
     # -- what the owner asks for
 
-    def start(self) -> None:
+    def start(self, paused: str = "") -> None:
+        """Also after a pause. With a reason it begins paused."""
         assert self._task is None
-        self.state, self.reason = ChildState.STARTING, loading_words(0.0, again=False)
+        if paused:
+            self.state, self.reason = ChildState.PAUSED, paused
+            return
+        self.state, self.reason = ChildState.STARTING, loading_words(0.0, again=self.info is not None)
         self._task = asyncio.create_task(self._supervise(), name="engine supervisor")
+
+    async def pause(self, why: str, drained: Callable[[], Awaitable[None]]) -> None:
+        """Returns when there is no child. One that is ready goes on until `drained` returns, then it writes its cells."""
+        was_ready = self.state is ChildState.READY
+        await self._enter(ChildState.PAUSED, why)
+        if was_ready:
+            await drained()
+        await self._end_child()
+        self._ends.clear()
 
     async def ensure_ready(self) -> ModelInfo:
         """Waits until a child is ready; raises EngineUnavailable when none will be."""
@@ -134,17 +169,25 @@ class Supervisor:
             self._child.kill()
 
     async def stop(self) -> None:
+        await self._end_child()
+        if self.state is not ChildState.STOPPED:
+            await self._enter(ChildState.STOPPED, "the engine is stopped")
+
+    async def _end_child(self) -> None:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         if self._child:
-            if self.state is not ChildState.READY:
+            if self._loaded_child:
+                self._child.send([Shutdown()])
+            else:
                 self._child.kill()  # one that loads hears nothing for minutes, and has nothing to write
             await self._child.stop()
-            self._child = None
-        if self.state is not ChildState.STOPPED:
-            await self._enter(ChildState.STOPPED, "the engine is stopped")
+            self._left()
+
+    def _left(self) -> None:
+        self._child, self._loaded_child, self.loaded = None, False, 0.0
 
     # -- one child after the other
 
@@ -162,6 +205,10 @@ class Supervisor:
     async def _keep_one(self) -> None:
         while True:
             failure, how = await self._lived()
+            if self.state is ChildState.PAUSED:  # it has ended before it was asked to
+                self._left()
+                self._ended(how)
+                return
             if failure and self.info is None:
                 await self._give_up(failure)
                 return
@@ -174,6 +221,7 @@ class Supervisor:
         """One child's life: why its model could not be loaded, or nothing, and how it ended."""
         try:
             self._child = await self._started()
+            self._born()
         except OSError as error:
             return "", f"its process cannot be started: {error}"
         try:
@@ -231,15 +279,16 @@ class Supervisor:
         return ""
 
     async def _ready(self, info: ModelInfo) -> None:
-        self.info, self._ready_since = info, time.monotonic()
+        self.info, self._ready_since, self._loaded_child = info, time.monotonic(), True
         await self._enter(ChildState.READY, "")
         self._up()  # before anyone who waited can run: nothing is awaited in between
 
     def _progressed(self, fraction: float) -> None:
-        self.loaded, self.reason = fraction, loading_words(fraction, again=self.restarts > 0)
+        again = self.restarts > 0 or self.info is not None
+        self.loaded, self.reason = fraction, loading_words(fraction, again=again)
 
     async def _after(self, how: str) -> bool:
-        self._child, self.loaded = None, 0.0
+        self._left()
         was_ready = self.state is ChildState.READY
         self.restarts += 1
         # The state changes first: whoever is told of the end must not reach for the dead child.
@@ -260,7 +309,7 @@ class Supervisor:
         return True
 
     async def _give_up(self, why: str) -> None:
-        self._child = None
+        self._left()
         await self._enter(ChildState.BROKEN, why)
         self._broken(why)
 

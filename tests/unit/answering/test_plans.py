@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from support.planning import SmallHouse, asking, demo
 
 from formatters.context import Evidence
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import LoreError, OverBudget
+from orchestrator.machine.yielding import Away, Cause
 from orchestrator.prompt.coverage import Coverage
 from orchestrator.service import Message
 from orchestrator.wire.answers import PlanReply
@@ -51,6 +53,22 @@ def test_a_plan_says_that_who_does_not_wait_is_refused_until_the_floor_is_comput
     warm = house(cached=1_000)
     assert warm.plan(asking(wait=False)).refusal is None
     assert warm.ask(asking(wait=False)).finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("away", "code"),
+    [
+        (Away(Cause.PAUSE, 0.0, "lore pause"), "paused"),
+        (None, "not_ready"),
+    ],  # of its own accord it comes for a question
+)
+def test_who_does_not_wait_is_refused_while_the_memory_is_given_away(house: Any, away: Away | None, code: str) -> None:
+    small = house()
+    small.state, small.paused, small.reason = ChildState.PAUSED, away, "unloaded"
+    for ask in (small.ask, small.plan):
+        with pytest.raises(LoreError) as fault:
+            ask(asking(wait=False))
+        assert fault.value.code == code
 
 
 def test_what_is_answered_is_planned_without_a_refusal(house: Any) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from governor.budget import Demand, Ours, next_outlook
+from governor.budget import Demand, Ours, next_outlook, why_scarce
 from governor.footprint import KvPlan
 from governor.gguf import read_gguf
 from governor.model_shape import shape_of
 from governor.monitor import SensorSampler
 from governor.pressure import Level
 from governor.readings import GpuReading, HostReading, SensorFault, SensorSnapshot
-from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
+from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings, size
 
 HOST = HostReading(32 * GIB, 30 * GIB, 0)
 GPU = GpuReading(0, "GPU-1", "gpu")
@@ -47,6 +47,33 @@ def test_the_first_outlook_has_a_grant_numbered_1_and_fixes_the_limit(ours: Ours
     assert outlook.budget.number == 1
     assert outlook.level is Level.CALM
     assert next_outlook(outlook, snapshot(1.0, free=10), ours, SETTINGS).limit == 18 * GIB
+
+
+def test_a_daemon_that_starts_beside_the_program_it_was_paused_for_is_limited_by_what_that_leaves_later(
+    ours: Ours,
+) -> None:
+    away = replace(ours, away=True)
+    beside = next_outlook(None, snapshot(free=2), away, SETTINGS)
+    assert beside.limit == int(0.9 * 2 * GIB)
+    after = next_outlook(beside, snapshot(1.0, free=20), away, SETTINGS)
+    assert after.limit == 18 * GIB
+    assert next_outlook(after, snapshot(2.0, free=1), away, SETTINGS).limit == 18 * GIB
+
+
+def test_memory_is_scarce_by_others_growth_and_not_by_what_else_fills_it(ours: Ours) -> None:
+    calm = next_outlook(None, snapshot(), ours, SETTINGS)
+    taken = next_outlook(calm, snapshot(1.0, free=0.5), ours, SETTINGS)
+    critical = next_outlook(taken, snapshot(2.5, free=0.5), ours, SETTINGS)
+    assert critical.budget is not None
+    others = critical.budget.others
+    assert why_scarce(calm, 0, SETTINGS.pressure) == why_scarce(taken, 0, SETTINGS.pressure) == ""
+    assert why_scarce(critical, 0, SETTINGS.pressure) == f"others hold {size(others)} of VRAM"
+    assert why_scarce(critical, others, SETTINGS.pressure) == "", "they held as much before"
+    ebbing = next_outlook(critical, snapshot(2.6, free=15), ours, SETTINGS)
+    assert (ebbing.level, why_scarce(ebbing, 0, SETTINGS.pressure)) == (Level.CRITICAL, "")
+    own = next_outlook(None, snapshot(), replace(ours, claimed=40 * GIB), SETTINGS)
+    own = next_outlook(own, snapshot(1.5), replace(ours, claimed=40 * GIB), SETTINGS)
+    assert (own.level, why_scarce(own, 0, SETTINGS.pressure)) == (Level.CRITICAL, "")
 
 
 def test_readings_that_change_nothing_keep_both_numbers_and_fresh_figures(ours: Ours) -> None:

@@ -53,7 +53,7 @@ class Watched:
         self.card, self.told, self.saved, self.followed, self.fault = Card(), [], [], 0, fault
         self.client = EngineClient(EngineSpec("fake"))
         self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding), self.client)
-        self.moved = Told()
+        self.moved, self.scarcities = Told(), []
 
     def rest(self, why):
         self.told.append(why)
@@ -64,6 +64,10 @@ class Watched:
         self.saved.append(why)
         self.moved.tell()
 
+    def scarce(self, why, calm):
+        self.scarcities.append((why, calm))
+        self.moved.tell()
+
     async def follow(self):
         self.followed += 1
         self.moved.tell()
@@ -71,7 +75,7 @@ class Watched:
             raise self.fault
 
     async def __aenter__(self):
-        await self.machine.start(self.follow, self.rest, self.save)
+        await self.machine.start(self.follow, self.rest, self.save, self.scarce)
         return self
 
     async def __aexit__(self, *_):

@@ -40,7 +40,9 @@ async def test_each_step_of_a_load_is_told_and_extends_the_time_for_it(monkeypat
         return True, ""
 
     systemd: Any = Systemd()
-    program: Any = SimpleNamespace(model_ready=lambda: model_ready, client=client, ready=ready)
+    program: Any = SimpleNamespace(
+        model_ready=lambda: model_ready, client=client, ready=ready, yielding=SimpleNamespace(gone=False)
+    )
     telling = asyncio.create_task(tell_ready(program, systemd))
     with anyio.fail_after(SOON):
         await systemd.told.wait()

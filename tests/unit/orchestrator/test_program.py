@@ -2,6 +2,7 @@
 a model that was there says nothing of a process that runs."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,14 @@ from support.waiting import SOON
 from governor.footprint import KvPlan
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
-from governor.settings import GIB, GovernorSettings
+from governor.settings import GIB, GovernorSettings, YieldSettings
 from orchestrator.codices.loads import Loads
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import Conflict, EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
+from orchestrator.machine.yielding import Yielding
 from orchestrator.program import AwaitedModel, Program
 
 pytestmark = pytest.mark.anyio
@@ -35,16 +37,19 @@ async def unchanged() -> None:
     """What codices do about memory: nothing."""
 
 
-def program(make_chat_model: Any) -> Program:
+def program(make_chat_model: Any, folder: Path) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
     client = EngineClient(EngineSpec("fake"))
+    machine = Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client)
+    yielding = Yielding(client, YieldSettings(), folder / "paused.json", 0.0, machine.busy, machine.look)
     meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)
     codices: Any = SimpleNamespace(reconsider=unchanged)
     library: Any = SimpleNamespace(catalog=SimpleNamespace(codices=list))
     return Program(
         client=client,
-        machine=Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client),
+        machine=machine,
+        yielding=yielding,
         residents=none, lifecycle=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
@@ -52,11 +57,11 @@ def program(make_chat_model: Any) -> Program:
     )  # fmt: skip
 
 
-async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> None:
+async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model(tmp_path: Path) -> None:
     def make_chat_model() -> Any:
         raise ValueError("a fault of ours")
 
-    started = program(make_chat_model)
+    started = program(make_chat_model, tmp_path)
     with anyio.fail_after(SOON):
         await started.start()
         with pytest.raises(EngineFailed, match="a fault of ours"):
@@ -64,6 +69,7 @@ async def test_a_start_that_fails_is_told_to_those_who_wait_for_the_model() -> N
         await started.waking.follow(lambda done, total: None)
     assert started.model_ready().done()
     await started.machine.stop()
+    await started.yielding.stop()
     await started.client.stop()
 
 

@@ -18,6 +18,7 @@ from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
+from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.reports.models import Fitting, Placement
@@ -25,6 +26,7 @@ from orchestrator.wire.answers import Lore
 from orchestrator.wire.base import ReplyShape
 
 SOURCES: dict[str, object] = {
+    "AwayReport": Away,
     "Citation": CheckedCitation,
     "EmbeddingProgress": Filled,
     "EngineReport": EngineClient,
