@@ -33,7 +33,7 @@ from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
-from orchestrator.errors import LoreError, NotReady
+from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import (
     WHOLE,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COMING = (ChildState.PAUSED, ChildState.STARTING, ChildState.BACKOFF)  # there is no engine, but there will be
+PLANS = 4  # of one question: others may take memory between planning and the first token
 
 
 @dataclass
@@ -110,18 +111,17 @@ class Answers:
     ) -> AsyncGenerator[AskEvent]:
         chat_model = await self._ready_model(deadline)
         state.model_s = time.monotonic() - state.arrived
-        prepared = await within(
-            deadline,
-            self.preparer.prepare(ask, messages, chat_model),
-            lambda: f"not ready in time: {self.client.reason or 'the codex is being counted'}",
-        )
-        refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
-        if refusal is not None:
-            raise refusal
-        ritual = Ritual(self.preparer, self.inference, self.floors)
-        prepared = await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
-        async for event in self._run(prepared, state, deadline):
-            yield event
+        machine = self.preparer.machine
+        for left in reversed(range(PLANS)):
+            prepared = await self._prepared(ask, messages, chat_model, deadline)
+            try:
+                async for event in self._run(prepared, state, deadline):
+                    yield event
+                return
+            except OverBudget:  # others may have taken memory since this was planned
+                stale = state.admitted is None and machine.grant.number != prepared.grant.number
+                if not (left and stale):
+                    raise
 
     async def _beside_the_engine(self, events: AsyncGenerator[AskEvent], ask: Ask) -> AsyncGenerator[AskEvent]:
         """The events, and until the answer begins also that it waits for the engine, which may leave at any moment. Raises
@@ -157,6 +157,21 @@ class Answers:
         if not ask.wait:
             raise NotReady(why_waiting(self.client), "ask without --no-wait to wait for it", retry_after=2.0)
         return Waiting("model", percent, WHOLE)
+
+    async def _prepared(
+        self, ask: Ask, messages: SplitMessages, chat_model: ChatModel, deadline: float | None
+    ) -> PreparedQuestion:
+        """Planned under the grant of now, or refused."""
+        prepared = await within(
+            deadline,
+            self.preparer.prepare(ask, messages, chat_model),
+            lambda: f"not ready in time: {self.client.reason or 'the codex is being counted'}",
+        )
+        refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
+        if refusal is not None:
+            raise refusal
+        ritual = Ritual(self.preparer, self.inference, self.floors)
+        return await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
 
     async def _ready_model(self, deadline: float | None) -> ChatModel:
         ready = engine_ready(self.model_ready(), self.client)

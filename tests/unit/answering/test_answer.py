@@ -15,10 +15,10 @@ from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, saved, waiting_of
 from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
 from orchestrator.answering.preparing import PreparedQuestion
-from orchestrator.engine.messages import Admitted, PrefillProgress
-from orchestrator.errors import LoreError
+from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
+from orchestrator.errors import LoreError, OverBudget
 from orchestrator.prompt.budget import Governed
-from orchestrator.service import Ask, Message, Principal
+from orchestrator.service import Ask, Message, Principal, Text
 from orchestrator.wire.answers import Waiting
 
 ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), session="plans")
@@ -96,3 +96,31 @@ def fill(disk: Path) -> None:
                 pass
         except OSError:
             return
+
+
+class ShrinkingHouse(SmallHouse):
+    """Others take memory `times` times between a plan and its first token."""
+
+    times, step = 1, 1
+
+    async def answer(self, turn: object, model: object) -> AsyncIterator[Text | Finished]:
+        if self.times:
+            self.times -= 1
+            self.grant = Grant(self.grant.number + self.step, self.cells, 2_000)
+            raise OverBudget("3,000 + 500 tokens exceed the window of 2,000")
+        async for event in super().answer(turn, model):
+            yield event
+
+
+def test_a_question_is_planned_again_where_others_took_memory_meanwhile(tmp_path: Path) -> None:
+    answered = ShrinkingHouse(tmp_path).ask(asking())
+    assert (answered.finish_reason, answered.lore.governor.budget_tokens) == ("stop", 2_000)
+
+
+@pytest.mark.parametrize(("times", "step"), [(1, 0), (9, 1)], ids=["the same grant", "again and again"])
+def test_what_exceeds_the_grant_that_it_was_planned_under_is_refused(tmp_path: Path, times: int, step: int) -> None:
+    house = ShrinkingHouse(tmp_path)
+    house.times, house.step = times, step
+    with pytest.raises(OverBudget, match="exceed the window"):
+        house.ask(asking())
+    assert house.times == max(0, times - 4)
