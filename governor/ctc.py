@@ -21,6 +21,7 @@ Knows numbers and kinds, never a text: the caller makes the shorter form and che
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from governor.settings import ClaimSettings
 
@@ -80,8 +81,7 @@ class PromptLimits:
     gist: int = 0
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):  # hundreds are made for a question: a frozen dataclass takes four times as long
     """`tokens` and `characters` are the most the item may take now; `reason` names the row that took the rest."""
 
     id: str
@@ -173,6 +173,7 @@ class _Gist:
     def __init__(self, limits: PromptLimits, gone: Iterable[Claim]) -> None:
         self._most = limits.gist
         self._tokens = self._characters = 0
+        self.size = 0, 0
         for claim in gone:
             self.take(claim)
 
@@ -180,11 +181,8 @@ class _Gist:
         if claim.kind is ClaimKind.TURN:
             self._tokens += claim.tokens
             self._characters += claim.characters
-
-    @property
-    def size(self) -> tuple[int, int]:
-        tokens = min(self._most, int(self._tokens * GIST_SHARE))
-        return tokens, min(tokens * GIST_CHARACTERS, int(self._characters * GIST_SHARE))
+            tokens = min(self._most, int(self._tokens * GIST_SHARE))
+            self.size = tokens, min(tokens * GIST_CHARACTERS, int(self._characters * GIST_SHARE))
 
     def room_for(self, kind: ClaimKind, headroom: int) -> tuple[int, int]:
         """What a claim of this kind goes for beyond the limits: one gist for another would be no gain."""

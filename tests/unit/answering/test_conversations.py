@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from formatters.context import GistView
 from orchestrator.answering import conversations as sessions_module
 from orchestrator.answering.conversations import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
@@ -296,3 +297,21 @@ def test_who_has_no_conversation_is_told_how_one_begins(store):
     with pytest.raises(NotFound) as refused:
         store.get(1, "any")
     assert "a question without -s begins one" in refused.value.hint
+
+
+# ---- What stands for earlier turns
+
+
+def test_gists_are_kept_in_their_order_beside_all_turns_and_go_with_their_conversation(store, path):
+    gists = [GistView(first=1, last=2, text="about x"), GistView(first=3, last=3, text="about y")]
+    session = store.create(1, None, "long")
+    store.append(session.id, [StoredTurn("user", "a"), StoredTurn("assistant", "b")], gists[:1])
+    store.append(session.id, [StoredTurn("user", "c")], gists)  # another question at once had made the first one too
+    again = SessionStore(path)
+    assert again.gists(session.id) == gists
+    shown = again.export(1, "long")
+    assert [(one.first, one.last, one.text) for one in shown.gists] == [(1, 2, "about x"), (3, 3, "about y")]
+    assert [turn.text for turn in shown.turns] == ["a", "b", "c"]
+    again.drop(1, "long")
+    assert again.gists(session.id) == []
+    again.close()
