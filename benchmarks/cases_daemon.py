@@ -23,6 +23,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "the daemon's memory": memory,
         "plan on a 100k codex": plan,
         "warm answer at the socket": warm_answer,
+        "the memory given away and taken back": given_away,
     }
 
 
@@ -71,6 +72,38 @@ def warm_answer(bench: Bench) -> Iterator[Row]:
         yield Row(
             case, "a new conversation computes", median(lore["prompt"]["computed"] for lore in warm), unit="tokens"
         )
+
+
+def given_away(bench: Bench) -> Iterator[Row]:
+    """The process ends with a computed floor, and the first question afterwards reads it from disk."""
+    with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
+        codex = load(daemon, sources(daemon.folder / "codex", bench.depth), "codex", "--wait")
+        ask(http, "codex", f"{QUESTION} first")
+        warm_s = ask(http, "codex", f"{QUESTION} second")["timings"]["ttft_ms"] / 1_000
+        paused, loaded, answered = [], [], []
+        for number in range(bench.runs):
+            paused.append(timed(lambda: http.post("/v1/pause", json={}).raise_for_status()))
+            loaded.append(timed(lambda: resume(http)))
+            http.post("/v1/pause", json={}).raise_for_status()
+            http.post("/v1/resume").raise_for_status()
+            answered.append(ask(http, "codex", f"{QUESTION} again {number}")["timings"]["ttft_ms"] / 1_000)
+        case = f"giving away a codex of {codex['tokens']['full']:,} tokens"
+        yield at_most(case, "pause until the process is gone", median(paused), 3, "s")
+        yield Row(case, "warm, time to first token", warm_s, unit="s")
+        yield Row(case, "resume until the model is loaded", median(loaded), unit="s")
+        yield at_most(case, "resume to first token", median(answered), median(loaded) + warm_s, "s")
+
+
+def timed(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def resume(http: httpx2.Client) -> None:
+    http.post("/v1/resume").raise_for_status()
+    while not http.get("/readyz").is_success:
+        time.sleep(0.01)
 
 
 # ---- what the cases are made of --------------------------------------------------------------------------------------

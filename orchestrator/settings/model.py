@@ -337,15 +337,11 @@ class GovernorTable(Slice):
         description="how long the model may take to write it; then, or with 0, it is an extract",
     )
 
-    @field_validator("idle_unload", mode="before")
+    @field_validator("depth", "idle_unload", mode="before")
     @classmethod
-    def off(cls, value: object) -> object:
-        return 0 if isinstance(value, str) and value.strip().lower() in ("off", "never") else value
-
-    @field_validator("depth", mode="before")
-    @classmethod
-    def as_many_as_fit(cls, value: object) -> object:
-        return 0 if value is None or (isinstance(value, str) and value.strip().lower() == "none") else value
+    def unlimited(cls, value: object) -> object:
+        words = ("none", "off", "never")
+        return 0 if value is None or (isinstance(value, str) and value.strip().lower() in words) else value
 
 
 class StrategyTable(Slice):
