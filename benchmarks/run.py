@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not packages
+import cases_coverage  # noqa: E402
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_floor  # noqa: E402
@@ -91,6 +92,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
             **cases_daemon.cases(),
             **cases_parts.cases(),
             **cases_codex.cases(),
+            **cases_coverage.cases(),
             **cases_search.cases(),
             **cases_meaning.cases(),
             **cases_engine.cases(),

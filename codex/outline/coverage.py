@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from math import sqrt
 
 from codex.documents import Document
 from codex.outline.symbols import Outline, Symbol, first_lines, outline
@@ -26,7 +27,7 @@ _LINE_CHARS = 60  # names of a line
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code
 _LEFT_OUT = frozenset({"key", "rule", "element"})  # of data files: their names are their content
 _FUNCTIONS = frozenset({"function", "method"})
-_TOLD = (0.0, 0.1, 0.6, 1.0)  # by level, of what a body tells: most questions are about what a definition is and where
+_TOLD = (0.0, 0.05, 0.6, 1.0)  # by level, of what a body tells: most questions are about what a definition is and where
 _TOUCHED = 4.0  # earlier questions predict the next one best
 
 
@@ -95,7 +96,7 @@ class FileSigns:
     """Why a file matters, numbers of any scale, compared among the files only.
 
     `centrality`: PageRank in the graph of files; `churn`: recent commits; `touched`: questions whose answers used it;
-    `role`: the share of its role, 1 for source.
+    `role`: the share of its role, 1 for source; `size`: of the text, in bytes.
     """
 
     path: str
@@ -103,6 +104,7 @@ class FileSigns:
     churn: float = 0.0
     touched: float = 0.0
     role: float = 1.0
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -118,17 +120,19 @@ class GradedFile:
 
 
 def values(files: Sequence[FileSigns]) -> dict[str, float]:
-    """By path: centrality, recency of change, what questions touched, and role, multiplied."""
+    """By path: centrality, recency of change, what questions touched, role, and the root of the size, multiplied.
+
+    Without the root a large file, which costs more, would hardly be raised, though more is asked about it.
+    """
     churn = max((one.churn for one in files), default=0.0) or 1.0
     touched = max((one.touched for one in files), default=0.0) or 1.0
     least = min((one.centrality for one in files if one.centrality > 0), default=1.0)
-    return {
-        one.path: max(one.centrality, least)
-        * (1 + one.churn / churn)
-        * (1 + _TOUCHED * one.touched / touched)
-        * one.role
-        for one in files
-    }
+
+    def value(one: FileSigns) -> float:
+        asked = (1 + one.churn / churn) * (1 + _TOUCHED * one.touched / touched)
+        return max(one.centrality, least) * asked * one.role * sqrt(max(1, one.size))
+
+    return {one.path: value(one) for one in files}
 
 
 def levels(files: Sequence[GradedFile], budget: int, least: FileLevel = FileLevel.NOTHING) -> dict[str, FileLevel]:

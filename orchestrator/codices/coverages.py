@@ -182,13 +182,14 @@ class Grading:
         ranks = centrality({path: one.gist for path, one in self.known.items()})
         return [
             FileSigns(
-                path,
-                ranks[path],
-                self.churn.get(path, 0),
-                self.touched.get(path, 0),
-                share_of(path, generated=one.gist.generated),
+                one.path,
+                ranks[one.path],
+                self.churn.get(one.path, 0),
+                self.touched.get(one.path, 0),
+                share_of(one.path, generated=self.known[one.path].gist.generated),
+                one.size,
             )
-            for path, one in self.known.items()
+            for one in self.entries
         ]
 
     def _counted_bodies(self, told: Sequence[int], budget: int) -> dict[str, int]:

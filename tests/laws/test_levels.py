@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from codex.outline.coverage import FileLevel, FileSigns, GradedFile, levels, values
 
-TOLD = (0.0, 0.1, 0.6, 1.0)  # of a body's value, by level
+TOLD = (0.0, 0.05, 0.6, 1.0)  # of a body's value, by level
 COSTS = st.lists(st.integers(0, 60), min_size=1, max_size=3).map(tuple)
 FILES = st.lists(
     st.builds(GradedFile, st.text("abc", min_size=1, max_size=3), st.floats(0.01, 9), COSTS), max_size=8
