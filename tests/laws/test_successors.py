@@ -219,3 +219,10 @@ def test_the_state_is_a_value():
     decide(state, QuestionBegan())
     assert state == TableState()
     assert replace(state) == state
+
+
+def test_of_floors_that_must_become_smaller_the_one_asked_about_longest_ago_begins_first():
+    due = DueFloor(coverage="map instead of full", urgent=True)
+    facts = {"a": CodexFacts(due, used=9.0), "b": CodexFacts(due, used=3.0), "c": CodexFacts(due, used=6.0)}
+    _, effects = decide(TableState(), GrantChanged(facts))
+    assert [effect.name for effect in effects] == ["b", "c", "a"]
