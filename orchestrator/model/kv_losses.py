@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from governor.footprint import KvPlan, misfit
 from governor.model_shape import ModelShape
+from governor.offload import FLOATS
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, InvalidRequest, NotReady, SettingsError
@@ -72,7 +73,7 @@ async def measured(
 
     Raises InvalidRequest for a type that does not suit the model or too short a prefix, NotReady where there is no room.
     """
-    kind = plan.values if plan.values not in ("f32", "f16", "bf16") else MEASURED
+    kind = MEASURED if plan.values in FLOATS else plan.values
     if why := misfit(model.shape, KvPlan(kind, kind)):
         raise InvalidRequest(f"KV type {kind} cannot be measured: {why}", "`lore model show` lists those that suit")
     if len(ids) // 4 < LEAST:
