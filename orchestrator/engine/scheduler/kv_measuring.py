@@ -4,7 +4,8 @@
          └─▶ the same with the other type ┴─▶ divergence behind each token ─▶ KvChange
 
 Both have a memory of their own beside the pools, in tokens of the grant. A step is taken only where there are no tickets,
-so who asks waits for one at most; a ticket that waits for room ends the measurement.
+so who asks waits for one at most; a ticket that waits for room ends the measurement. Steps are as long as the one before
+shows that they may be: probabilities over a large vocabulary take as long as the model does.
 
 On a CPU attention sums f16 values in half precision in steps of fewer than 64 rows: that rounding is part of the figure.
 """
@@ -17,25 +18,28 @@ from numpy.typing import NDArray
 
 from orchestrator.engine.backend import Backend, BackendError, Run, TrialMemory
 from orchestrator.engine.cache.pools import Pools
-from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import KvChange, KvMeasured, MeasureKv, StopMeasuring, bytes_to_ids
 from orchestrator.engine.scheduler.step import LOGIT_ROWS
 
 REFERENCE = "f16"
+FIRST_ROWS = 4
 TOKENS_EACH = 3  # of the grant, for a token of the text: f16 and q8_0 take 2.9 of a q8_0 pool's, 1.5 of an f16 one's
 Numbers = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
 
 class KvMeasuring:
-    """One measurement at a time. `say` takes what is to be told."""
+    """One measurement at a time. `say` takes its messages; `clock` gives seconds."""
 
-    def __init__(self, backend: Backend, pools: Pools, costs: Costs, say: Callable[[KvMeasured], None]) -> None:
+    def __init__(
+        self, backend: Backend, pools: Pools, say: Callable[[KvMeasured], None], clock: Callable[[], float]
+    ) -> None:
         self._backend = backend
         self._pools = pools
-        self._costs = costs
         self._say = say
+        self._clock = clock
         self._now: KvComparison | None = None
+        self._rows = FIRST_ROWS
 
     def handle(self, message: MeasureKv | StopMeasuring) -> None:
         if isinstance(message, MeasureKv):
@@ -71,15 +75,14 @@ class KvMeasuring:
         if self._pools.exceed_grant():
             self.give_way()
             return
-        rows = LOGIT_ROWS
-        while rows > 1 and 2 * self._costs.milliseconds(rows, now.done, rows) > budget_ms:
-            rows //= 2
+        began = self._clock()
         try:
-            found = now.step(rows)
+            found = now.step(self._rows)
         except BackendError as error:
             self._refuse(now.asked, str(error))
             self._end()
             return
+        self._rows = next_rows(self._rows, 1000 * (self._clock() - began), budget_ms)
         self._say(found)
         if found.change is not None:
             self._end()
@@ -97,6 +100,12 @@ class KvMeasuring:
 
     def _refuse(self, asked: MeasureKv, why: str) -> None:
         self._say(KvMeasured(asked.call, 0, len(asked.ids) // 4, refusal=why))
+
+
+def next_rows(rows: int, took_ms: float, budget_ms: float) -> int:
+    """Rows of the step behind one that took so long: they fit in the budget, and are at most twice as many."""
+    most = min(2 * rows, LOGIT_ROWS)
+    return most if most * took_ms <= rows * budget_ms else max(1, int(rows * budget_ms / took_ms))
 
 
 class KvComparison:

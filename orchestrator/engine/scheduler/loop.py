@@ -103,7 +103,7 @@ class Loop:
         reporting = Reporting(self.counters, self._say, self._end, clock)
         self._speculation = Speculation(self.counters, possible=limits.drafts and backend.info.ranges)
         self.admission = Admission(self.pools, self.checkpoints, self._speculation, self._tickets, reporting)
-        self._measuring = KvMeasuring(backend, self.pools, self.costs, self._say)
+        self._measuring = KvMeasuring(backend, self.pools, self._say, clock)
         self._stepping = Stepping(backend, self._speculation, self._write_behind.remember, reporting, self.costs, watch)
 
     # -- what comes in

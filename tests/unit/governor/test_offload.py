@@ -252,10 +252,11 @@ def test_a_full_cache_gives_way_to_clearly_more_alone(full: int, small: int, con
 
 
 @given(
-    st.integers(0, 131_072),
-    st.integers(0, 131_072),
+    st.integers(256, 131_072),
+    st.integers(256, 131_072),
     st.integers(512, 131_072) | st.none(),
-    st.lists(st.tuples(st.floats(0.9, 1.1), st.floats(0.9, 1.1)), min_size=2, max_size=8),
+    # From 0.95 to 1.05 is a tenth, for each cache by itself: their ratio may then differ by 1.22, below 1 / STAYS.
+    st.lists(st.tuples(st.floats(0.95, 1.05), st.floats(0.95, 1.05)), min_size=2, max_size=8),
 )
 def test_where_what_is_free_differs_by_a_tenth_from_start_to_start_the_cache_changes_once_at_most(
     full: int, small: int, context: int | None, starts: list[tuple[float, float]]

@@ -14,7 +14,15 @@ from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Grant, KvMeasured, MeasureKv, StopMeasuring, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
-from orchestrator.engine.scheduler.kv_measuring import TOKENS_EACH, Numbers, change_of, compared, log_softmax
+from orchestrator.engine.scheduler.kv_measuring import (
+    TOKENS_EACH,
+    Numbers,
+    change_of,
+    compared,
+    log_softmax,
+    next_rows,
+)
+from orchestrator.engine.scheduler.step import LOGIT_ROWS
 
 IDS = ids_to_bytes(range(1, 301))
 
@@ -67,6 +75,13 @@ def measured(machine: Machine, kind: str) -> KvMeasured:
     assert [one.done for one in told] == sorted({one.done for one in told})
     assert all(one.change is None for one in told[:-1])
     return told[-1]
+
+
+@given(st.integers(1, LOGIT_ROWS), st.floats(0, 1e5), st.floats(1, 1e4))
+def test_a_step_is_as_long_as_the_one_before_allows(rows: int, took_ms: float, budget_ms: float) -> None:
+    following = next_rows(rows, took_ms, budget_ms)
+    assert 1 <= following <= min(2 * rows, LOGIT_ROWS)
+    assert following == 1 or following * took_ms <= rows * budget_ms * (1 + 1e-9)
 
 
 # ---- beside others ---------------------------------------------------------------------------------------------------
