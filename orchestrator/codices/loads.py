@@ -162,8 +162,10 @@ class CodexLoader:
         ready = asyncio.ensure_future(engine_ready(self.model_ready(), self.client))
         try:
             async for percent in arriving(ready, self.client):
-                phase = "pause" if self.client.state is ChildState.PAUSED else "model"
-                load.report(progress_at(phase, percent, WHOLE, 0.0))
+                paused = self.client.state is ChildState.PAUSED
+                load.report(
+                    progress_at("pause", percent, WHOLE, 0.0) if paused else progress_at("model", percent, WHOLE, 0.0)
+                )
             await ready
         finally:
             ready.cancel()

@@ -212,7 +212,8 @@ class CodexStateStore:
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "coverages that were forced must be named again")
-        self._unkept: dict[tuple[str, int], dict[str, FrozenLevels]] = {}  # frozen, and there was no room for it
+        # By codex and coverage, with the generation: frozen, and there was no room for it.
+        self._unkept: dict[tuple[str, str], tuple[int, FrozenLevels]] = {}
         self._owed: set[str] = set()  # codices that are forgotten, and there was no room to say so
 
     def close(self) -> None:
@@ -327,15 +328,16 @@ class CodexStateStore:
         row = (codex, tier, generation, made.tokens, made.levels)
         insert = execution("INSERT OR REPLACE INTO frozen VALUES (?, ?, ?, ?, ?)", *row)
         if self._written(codex, insert, f"which files of {codex} are whole is chosen anew after a restart"):
-            self._unkept.get((codex, generation), {}).pop(tier, None)
+            self._unkept.pop((codex, tier), None)
         else:
-            self._unkept.setdefault((codex, generation), {})[tier] = made
+            self._unkept[codex, tier] = generation, made
 
     def frozen(self, codex: str, generation: int) -> dict[str, FrozenLevels]:
         """Of this generation, by coverage."""
         query = "SELECT tier, levels, tokens FROM frozen WHERE codex = ? AND generation = ?"
         rows = self._read(query, codex, generation)
-        return {tier: FrozenLevels(*kept) for tier, *kept in rows} | self._unkept.get((codex, generation), {})
+        unkept = {tier: made for (name, tier), (of, made) in self._unkept.items() if (name, of) == (codex, generation)}
+        return {tier: FrozenLevels(*kept) for tier, *kept in rows} | unkept
 
     def now_resident(self, codex: str, what: ResidentIdentity) -> None:
         """The codex's floor of this version was resident last. Where it cannot be written, a restart computes the newest

@@ -198,16 +198,18 @@ async def _cut(
     compose: Callable[[TurnContext], Awaitable[Composed]],
 ) -> Governed:
     """What the verdicts leave, with the first extract that fits in the place of what fell."""
-    losses = [(one, verdict) for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict)]
+    losses = losses_of(claims, settlement.verdicts)
     shorter = shortened(turn, claims, settlement)
     fallen = _fallen(before, shorter.state, settlement, losses)
     gist, count = await _extract(fallen, tokens) if fallen is not None else (None, 0)
     if gist is None:
-        cut = (*_unreached_reported(before, turn.state), *_reported(losses))
+        cut = (*_unreached_reported(before, turn.state), *losses_reported(losses))
         return Governed(shorter, await compose(shorter), before.gone, cut, _counts(losses))
     others = [loss for loss in losses if loss[0].source.kind is not SourceKind.EXCHANGE]
     shorter = _with_gists(shorter, (*shorter.state.gists, gist))
-    return Governed(shorter, await compose(shorter), before.gone, _reported(others), _counts(losses), fallen, count)
+    return Governed(
+        shorter, await compose(shorter), before.gone, losses_reported(others), _counts(losses), fallen, count
+    )
 
 
 def _fallen(before: StateView, state: StateView, settlement: Settlement, losses: Sequence[_Loss]) -> Fallen | None:
@@ -339,6 +341,10 @@ def _unreached_reported(before: StateView, state: StateView) -> tuple[str, ...]:
     return (f"{_turns(before.gone + 1, state.gone)} left out (older than what a prompt may hold)",)
 
 
+def losses_of(claims: Iterable[SourcedClaim], verdicts: Iterable[Verdict]) -> list[_Loss]:
+    return [(one, verdict) for one, verdict in zip(claims, verdicts, strict=True) if _lost(verdict)]
+
+
 def _counts(losses: Iterable[_Loss]) -> Counter[SourceKind]:
     """How many of each kind; of filler its tokens."""
     counts = Counter[SourceKind]()
@@ -347,7 +353,7 @@ def _counts(losses: Iterable[_Loss]) -> Counter[SourceKind]:
     return counts
 
 
-def _reported(losses: Iterable[_Loss]) -> tuple[str, ...]:
+def losses_reported(losses: Iterable[_Loss]) -> tuple[str, ...]:
     """What each claim lost: turns together, and what is many of its kind."""
     alike: dict[tuple[SourceKind, Action, str], list[_Loss]] = {}
     for one, verdict in losses:

@@ -37,7 +37,8 @@ from orchestrator.engine.llama.schema import read as read_schema
 from orchestrator.engine.llama.schema import rust_pattern
 from orchestrator.engine.scheduler.ticket import TextStream
 from orchestrator.errors import LoreError
-from orchestrator.prompt.budget import ClaimSource, SourcedClaim, SourceKind, losses_reported, within_reach
+from orchestrator.prompt.budget import losses_of, losses_reported, within_reach
+from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
 from orchestrator.prompt.phrases import classify
 from orchestrator.prompt.situation import named_documents
 from orchestrator.service import Message
@@ -213,18 +214,19 @@ def _context(messages: list[Message]) -> TurnContext:
 
 
 def _laid_out(messages: list[Message]) -> None:
-    context, _ = within_reach(_context(messages), PromptLimits(1_000_000, 100_000_000))
+    context = within_reach(_context(messages), PromptLimits(1_000_000, 100_000_000))
     prompt = write_prompt(context, builtin())
     list(parts(ChatTemplate(CHATML).layout(prompt.turns), prompt))
 
 
 def _left_out(messages: list[Message]) -> None:
-    _, gone = within_reach(_context(messages), PromptLimits(1_000, 100_000_000, depth=20))
+    within_reach(_context(messages), PromptLimits(1_000, 100_000_000, depth=20))
     turns = [Claim(f"turn {at}", ClaimKind.TURN, 5, 20, weight=at, turn=at) for at in range(len(messages))]
     stubs = [Claim(f"{at}", ClaimKind.SUPERSEDED, 5, 20, stub=2, turn=at) for at in range(len(messages))]
     entries = [SourcedClaim(claim, ClaimSource(SourceKind.EXCHANGE, at=claim.turn or 0)) for claim in turns]
     entries += [SourcedClaim(claim, ClaimSource(SourceKind.RESULT, turn=claim.turn or 0)) for claim in stubs]
-    losses_reported(entries, settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)), gone)
+    verdicts = settle([entry.claim for entry in entries], PromptLimits(10, 1_000, 20)).verdicts
+    losses_reported(losses_of(entries, verdicts))
 
 
 CONVERSATIONS: dict[str, Callable[[list[Message]], object]] = {

@@ -199,7 +199,7 @@ def test_waiting_is_told_in_comments_that_other_clients_ignore(http):
     with http.stream("POST", CHAT, json=asked("a", stream=True)) as answer:
         lines = [line for line in answer.iter_lines() if line]
     assert json.loads(lines[0].removeprefix(": ")) == {
-        "progress": {"phase": "floor", "done": 512, "total": 1024, "codex": "demo", "left_s": 0.5}
+        "progress": {"phase": "floor", "done": 512, "total": 1024, "codex": "demo", "left_s": 0.5, "detail": ""}
     }
     assert lines[-1] == "data: [DONE]"
 

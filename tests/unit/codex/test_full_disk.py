@@ -19,7 +19,7 @@ from codex.library import Library
 from codex.trees.port import TreeState
 from codex.trees.sources import LoadSpec
 from orchestrator.answering.conversations import SessionStore
-from orchestrator.codices.state import CodexStateStore, Wishes
+from orchestrator.codices.state import CodexStateStore, FrozenLevels, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.meaning import Refusals
 
@@ -176,18 +176,18 @@ def test_what_is_remembered_stays_when_the_disk_is_full(disk: Path, when: str) -
     remembered.close()
 
 
-def test_hot_files_that_cannot_be_written_are_the_same_until_the_program_ends(disk: Path) -> None:
+def test_levels_that_cannot_be_written_are_the_same_until_the_program_ends(disk: Path) -> None:
     ledger = CodexStateStore(disk / "l.sqlite3")
-    ledger.freeze("a", 1, ["old.py"])
+    old, many, new = FrozenLevels("3", 10), FrozenLevels("3" * 600_000, 20), FrozenLevels("1", 30)
+    ledger.freeze("a", 1, "map", old)
     fill(disk)
-    paths = [f"folder/{number:05}.py" for number in range(20_000)]
-    ledger.freeze("a", 2, paths)
-    assert (ledger.frozen("a", 2), ledger.frozen("a", 1)) == (tuple(paths), ("old.py",))
+    ledger.freeze("a", 2, "map", many)
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 1)) == ({"map": many}, {"map": old})
     with pytest.raises(DiskFull, match="no room left"):
         ledger.wish("a", tier="map")
     empty(disk)
-    ledger.freeze("a", 3, ["new.py"])
-    assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == (None, ("new.py",))
+    ledger.freeze("a", 3, "map", new)
+    assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == ({}, {"map": new})
     ledger.close()
 
 
@@ -196,16 +196,16 @@ def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_
     for name in ("a", "b"):
         ledger.wish(name, tier="map")
         ledger.asked(name, ["x.py"])
-        ledger.freeze(name, 1, ["x.py"])
+        ledger.freeze(name, 1, "map", FrozenLevels("1", 10))
     fill(disk)
     for name in ("a", "b"):
         ledger.forget(name)
-        assert (ledger.wishes(name), dict(ledger.touched(name)), ledger.frozen(name, 1)) == (Wishes(), {}, None)
-    ledger.freeze("a", 1, ["y.py"])
-    assert ledger.frozen("a", 1) == ("y.py",)
+        assert (ledger.wishes(name), dict(ledger.touched(name)), ledger.frozen(name, 1)) == (Wishes(), {}, {})
+    ledger.freeze("a", 1, "map", FrozenLevels("2", 10))
+    assert ledger.frozen("a", 1) == {"map": FrozenLevels("2", 10)}
     empty(disk)
     ledger.wish("a", watch=True)
-    assert (ledger.wishes("a"), dict(ledger.touched("a")), ledger.frozen("b", 1)) == (Wishes(None, True), {}, None)
+    assert (ledger.wishes("a"), dict(ledger.touched("a")), ledger.frozen("b", 1)) == (Wishes(None, True), {}, {})
     ledger.close()
     again = CodexStateStore(disk / "ledger.sqlite3")
     assert again.wishes("a") == Wishes(None, True)

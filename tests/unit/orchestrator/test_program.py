@@ -37,6 +37,10 @@ async def unchanged() -> None:
     """What codices do about memory: nothing."""
 
 
+async def unlimited() -> None:
+    """No length was measured."""
+
+
 def program(make_chat_model: Any, folder: Path) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
@@ -46,6 +50,7 @@ def program(make_chat_model: Any, folder: Path) -> Program:
     meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)
     codices: Any = SimpleNamespace(reconsider=unchanged)
     library: Any = SimpleNamespace(catalog=SimpleNamespace(codices=list))
+    meter: Any = SimpleNamespace(limit=unlimited)
     return Program(
         client=client,
         machine=machine,
@@ -53,7 +58,7 @@ def program(make_chat_model: Any, folder: Path) -> Program:
         residents=none, lifecycle=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, model_ready=AwaitedModel(), make_chat_model=make_chat_model,
-        import_agent=lambda: None, exchange=none,
+        import_agent=lambda: None, exchange=none, meter=meter,
     )  # fmt: skip
 
 
