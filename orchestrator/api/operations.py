@@ -7,7 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
 from orchestrator.errors import InvalidRequest
 from orchestrator.reports.cache import metrics
-from orchestrator.settings.model import in_seconds
+from orchestrator.settings.units import in_seconds
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReply, MeasuredEvent
 from orchestrator.wire.places import is_url

@@ -18,8 +18,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from orchestrator.errors import SettingsError
-from orchestrator.settings.model import Measure, Settings, SigilRule, TokenRule
+from orchestrator.settings.model import Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
+from orchestrator.settings.units import Measure
 from orchestrator.wire.wording import wording
 
 ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped

@@ -42,8 +42,8 @@ from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
 from orchestrator.prompt.phrases import classify
 from orchestrator.prompt.situation import named_documents
 from orchestrator.service import Message
-from orchestrator.settings.model import as_limit, in_seconds
 from orchestrator.settings.sources import with_value
+from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.wire.places import is_url
 from orchestrator.wire.wording import place_of
 

@@ -9,8 +9,8 @@ from governor.settings import GovernorSettings, limit_bytes
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings import Paths, Settings, SettingsError, load, sources
-from orchestrator.settings.model import as_limit, in_bytes, in_seconds
 from orchestrator.settings.sources import describe, nearest
+from orchestrator.settings.units import as_limit, in_bytes, in_seconds
 
 
 @pytest.fixture
