@@ -327,7 +327,9 @@ class Answers:
     # -- planning
 
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply:
-        """What would be done, and nothing done. Raises LoreError."""
+        """What would be done, and nothing done: the end of a pause is not waited for. Raises LoreError."""
+        if (away := self.yielding.paused) is not None:
+            raise paused(away)
         with self.yielding.question():
             return await self._planned(ask, prompt=prompt)
 

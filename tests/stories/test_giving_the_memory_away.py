@@ -105,7 +105,7 @@ def test_while_it_is_paused_questions_wait_or_are_refused_and_what_needs_no_engi
     house.json("pause", "--for", "2h")
     refused = house.lore("ask", question("zebra"), "--no-wait")
     assert (refused.returncode, "paused since" in refused.stderr) == (PAUSED, True), refused.stderr
-    assert house.lore("plan", question("zebra"), "--no-wait").returncode == PAUSED
+    assert house.lore("plan", question("zebra")).returncode == PAUSED
     assert house.lore("model", "use", "builtin:noise-s").returncode == PAUSED
     late = house.lore("ask", question("zebra"), "--timeout", "0.1")
     assert (late.returncode, "lore resume ends it" in late.stderr) == (NOT_READY, True), late.stderr
