@@ -57,6 +57,8 @@ def test_a_session_keeps_all_its_turns_and_goes_on_after_a_kill_with_the_same_pr
     assert [turn["role"] for turn in kept["turns"]] == ["user", "assistant"] * 4
     (gist,) = kept["gists"]
     assert "src/reader.py" in gist["text"]
+    reply(house, "/v1/pause", {})  # returns once all that is cached is on disk
+    reply(house, "/v1/resume", {})
     house.kill()
     house.start()
     question = {"model": "lore", "messages": [{"role": "user", "content": "And now?"}], "max_completion_tokens": 8}
