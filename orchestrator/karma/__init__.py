@@ -1,0 +1,1 @@
+"""Karma: typed, verified memories, and which of them a conversation is shown."""

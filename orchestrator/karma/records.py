@@ -1,0 +1,192 @@
+"""What a memory is: its kind, the states that it may be in, and its record. Pure.
+
+    decision    RECORDED ─▶ PENDING ─▶ REVIEWED             kept, failures too
+    fact        NEW ─▶ CONFIRMED ─▶ CORE ─▶ SUPERSEDED      INACTIVE from each of them
+    procedure   ACTIVE ─▶ EFFECTIVE ⇄ INEFFECTIVE ─▶ RETIRED
+    episode     ACTIVE ─▶ SUMMARIZED ─▶ ARCHIVED
+    censor      CREATED ─▶ ACTIVE ─▶ ESCALATED ─▶ RETIRED
+
+A memory that nobody stated begins as PROPOSED, which no model is shown; a person confirms it or sets it aside as INACTIVE.
+Knows no database, no clock and no model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+START_TRUST = 0.5
+CORE_FROM = 3  # confirmations
+
+
+class Kind(StrEnum):
+    DECISION = "decision"
+    FACT = "fact"
+    PROCEDURE = "procedure"
+    EPISODE = "episode"
+    CENSOR = "censor"
+
+
+class MemoryState(StrEnum):
+    PROPOSED = "proposed"
+    INACTIVE = "inactive"
+    RECORDED = "recorded"
+    PENDING = "pending"
+    REVIEWED = "reviewed"
+    NEW = "new"
+    CONFIRMED = "confirmed"
+    CORE = "core"
+    SUPERSEDED = "superseded"
+    ACTIVE = "active"
+    EFFECTIVE = "effective"
+    INEFFECTIVE = "ineffective"
+    SUMMARIZED = "summarized"
+    ARCHIVED = "archived"
+    CREATED = "created"
+    ESCALATED = "escalated"
+    RETIRED = "retired"
+
+
+class Outcome(StrEnum):
+    """Of a decision."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    PARTIAL = "partial"
+    FAILURE = "failure"
+
+
+class Severity(StrEnum):
+    """Of a censor: `warn` marks an answer, `block` refuses a tool call and marks text."""
+
+    WARN = "warn"
+    BLOCK = "block"
+
+
+class Watched(StrEnum):
+    """Which text a censor's trigger is matched against."""
+
+    QUESTION = "question"
+    ANSWER = "answer"
+
+
+_S = MemoryState
+FIRST: Mapping[Kind, MemoryState] = {
+    Kind.DECISION: _S.RECORDED,
+    Kind.FACT: _S.NEW,
+    Kind.PROCEDURE: _S.ACTIVE,
+    Kind.EPISODE: _S.ACTIVE,
+    Kind.CENSOR: _S.CREATED,
+}
+"""The state that a memory of each kind begins in when somebody stated it."""
+
+TRANSITIONS: Mapping[Kind, Mapping[MemoryState, frozenset[MemoryState]]] = {
+    Kind.DECISION: {
+        _S.PROPOSED: frozenset({_S.RECORDED, _S.INACTIVE}),
+        _S.RECORDED: frozenset({_S.PENDING, _S.REVIEWED}),
+        _S.PENDING: frozenset({_S.REVIEWED}),
+        _S.REVIEWED: frozenset(),
+        _S.INACTIVE: frozenset({_S.RECORDED}),
+    },
+    Kind.FACT: {
+        _S.PROPOSED: frozenset({_S.NEW, _S.CONFIRMED, _S.CORE, _S.INACTIVE}),
+        _S.NEW: frozenset({_S.CONFIRMED, _S.CORE, _S.SUPERSEDED, _S.INACTIVE}),
+        _S.CONFIRMED: frozenset({_S.CORE, _S.SUPERSEDED, _S.INACTIVE}),
+        _S.CORE: frozenset({_S.SUPERSEDED, _S.INACTIVE}),
+        _S.SUPERSEDED: frozenset({_S.INACTIVE}),
+        _S.INACTIVE: frozenset({_S.NEW}),
+    },
+    Kind.PROCEDURE: {
+        _S.PROPOSED: frozenset({_S.ACTIVE, _S.INACTIVE}),
+        _S.ACTIVE: frozenset({_S.EFFECTIVE, _S.INEFFECTIVE, _S.RETIRED}),
+        _S.EFFECTIVE: frozenset({_S.INEFFECTIVE, _S.ACTIVE, _S.RETIRED}),
+        _S.INEFFECTIVE: frozenset({_S.EFFECTIVE, _S.ACTIVE, _S.RETIRED}),
+        _S.RETIRED: frozenset(),
+        _S.INACTIVE: frozenset({_S.ACTIVE}),
+    },
+    Kind.EPISODE: {
+        _S.PROPOSED: frozenset({_S.ACTIVE, _S.INACTIVE}),
+        _S.ACTIVE: frozenset({_S.SUMMARIZED}),
+        _S.SUMMARIZED: frozenset({_S.ARCHIVED}),
+        _S.ARCHIVED: frozenset(),
+        _S.INACTIVE: frozenset({_S.ACTIVE}),
+    },
+    Kind.CENSOR: {
+        _S.PROPOSED: frozenset({_S.CREATED, _S.INACTIVE}),
+        _S.CREATED: frozenset({_S.ACTIVE, _S.RETIRED}),
+        _S.ACTIVE: frozenset({_S.ESCALATED, _S.RETIRED}),
+        _S.ESCALATED: frozenset({_S.RETIRED}),
+        _S.RETIRED: frozenset(),
+        _S.INACTIVE: frozenset({_S.CREATED}),
+    },
+}
+"""Where each state of each kind leads; anything else is refused."""
+
+HIDDEN = frozenset({_S.PROPOSED, _S.INACTIVE, _S.RETIRED})
+"""Never shown to a model, nor found unless asked for."""
+
+
+def may_become(kind: Kind, state: MemoryState, new: MemoryState) -> bool:
+    return new in TRANSITIONS[kind].get(state, frozenset())
+
+
+@dataclass(frozen=True)
+class CodeCitation:
+    """Code that a memory is about: `path` in its codex, lines `start` to `end` from 1, both inclusive, 0 and 0 for the
+    whole file; `digest` of those lines' text (sha256, hex) as they were; the commit, '' where none is known."""
+
+    path: str
+    start: int = 0
+    end: int = 0
+    digest: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One record. Times are seconds since the epoch. `uid`: whose it is; no other user sees it.
+
+    codex:       its name, None for a memory of no codex.
+    subject, attribute: of a fact: what it is about, as `user` and `style:tone`; of a list's entry `list:NAME`.
+    text:        in full, as recorded. `micro` and `summary` were made from it when it was written.
+    confidence:  0..1, of who stated it. `trust`: 0..1, moved by ratings and feedback.
+    source:      user, import, or trace:ID.
+    suspect:     why, since the code that it is about changed; '' while it did not.
+    domain:      of procedures and censors: a path prefix or a tag.
+    successor:   of a superseded fact: the id of what replaced it.
+    """
+
+    id: str  # 10 hex digits
+    kind: Kind
+    state: MemoryState
+    uid: int
+    text: str
+    micro: str
+    summary: str
+    sigil: str = ""
+    codex: str | None = None
+    subject: str = ""
+    attribute: str = ""
+    confidence: float = 1.0
+    trust: float = START_TRUST
+    created: float = 0.0
+    updated: float = 0.0
+    used: float = 0.0
+    source: str = "user"
+    evidence: tuple[CodeCitation, ...] = ()
+    suspect: str = ""
+    verbatim: bool = False
+    pinned: bool = False
+    domain: str = ""
+    successor: str = ""
+    confirmations: int = 0
+    activations: int = 0
+    effectiveness: float = 0.0
+    outcome: Outcome | None = None
+    trigger: str = ""
+    watches: Watched | None = None
+    severity: Severity | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether a model may be shown it."""
+        return self.state not in HIDDEN
