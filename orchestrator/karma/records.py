@@ -46,7 +46,7 @@ class MemoryState(StrEnum):
     RETIRED = "retired"
 
 
-class Outcome(StrEnum):
+class DecisionOutcome(StrEnum):
     """Of a decision."""
 
     PENDING = "pending"
@@ -62,7 +62,7 @@ class Severity(StrEnum):
     BLOCK = "block"
 
 
-class Watched(StrEnum):
+class WatchedText(StrEnum):
     """Which text a censor's trigger is matched against."""
 
     QUESTION = "question"
@@ -142,7 +142,7 @@ class CodeCitation:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemoryRecord:
     """One record. Times are seconds since the epoch. `uid`: whose it is; no other user sees it.
 
     codex:       its name, None for a memory of no codex.
@@ -181,9 +181,9 @@ class Memory:
     confirmations: int = 0
     activations: int = 0
     effectiveness: float = 0.0
-    outcome: Outcome | None = None
+    outcome: DecisionOutcome | None = None
     trigger: str = ""
-    watches: Watched | None = None
+    watches: WatchedText | None = None
     severity: Severity | None = None
 
     @property
