@@ -27,6 +27,7 @@ from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
+from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
 from orchestrator.model.kv_losses import KvLosses
@@ -94,12 +95,13 @@ class Storage:
     indexer: ArchiveIndexer
     library: Library
     sessions: SessionStore
+    memories: MemoryStore
     states: CodexStateStore
     outlines: SqliteBytesCache
     tokens: TokenStore
 
     def close(self) -> None:
-        for one in (self.sessions, self.library, self.tokens, self.outlines, self.archive, self.meaning):
+        for one in (self.sessions, self.memories, self.library, self.tokens, self.outlines, self.archive, self.meaning):
             one.close()
 
 
@@ -116,6 +118,7 @@ def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
+        memories=MemoryStore(paths.memories),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,

@@ -190,3 +190,32 @@ class MemoryRecord:
     def is_shown(self) -> bool:
         """Whether a model may be shown it."""
         return self.state not in HIDDEN
+
+
+@dataclass(frozen=True)
+class NewMemory:
+    """A memory that is not stored yet; the fields are those of `MemoryRecord`. `state` None: the first of its kind."""
+
+    uid: int
+    kind: Kind
+    text: str
+    codex: str | None = None
+    subject: str = ""
+    attribute: str = ""
+    verbatim: bool = False
+    created: float | None = None
+    evidence: tuple[CodeCitation, ...] = ()
+    source: str = "user"
+    sigil: str = ""
+    confidence: float = 1.0
+    domain: str = ""
+    trigger: str = ""
+    watches: WatchedText | None = None
+    severity: Severity | None = None
+    outcome: DecisionOutcome | None = None
+    pinned: bool = False
+    state: MemoryState | None = None
+
+    @property
+    def first_state(self) -> MemoryState:
+        return FIRST[self.kind] if self.state is None else self.state

@@ -55,6 +55,11 @@ class Paths:
         return self.data / "sessions.sqlite3"
 
     @property
+    def memories(self) -> Path:
+        """The database of memories."""
+        return self.data / "memories.sqlite3"
+
+    @property
     def measurements(self) -> Path:
         """How long a text each model follows; it can be measured again, which takes long."""
         return self.state / "context.json"

@@ -1,0 +1,121 @@
+"""What becomes of a memory: when one like it comes in, when it is confirmed, retired or changed. Pure.
+
+    1  the same fact again                        is confirmed; CORE from three confirmations
+    2  the same of another kind within 48 hours   is the one that stands
+    3  subject and attribute with another value   supersedes; the older of both is the superseded one
+    4  anything else                              is new
+
+A proposal confirms and supersedes nothing.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.errors import Conflict, InvalidRequest
+from orchestrator.karma.records import (
+    CORE_FROM,
+    FIRST,
+    TRANSITIONS,
+    Kind,
+    MemoryRecord,
+    MemoryState,
+    NewMemory,
+    may_become,
+)
+
+MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
+MERGED_WITHIN_S = 48 * 3600.0
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What becomes of a memory that comes in: it `confirms` or `repeats` one that stands, or is stored in `state`.
+
+    `supersedes`: those that it replaces; `successor`: the id of the one that replaces it, '' for none.
+    """
+
+    state: MemoryState
+    confirms: MemoryRecord | None = None
+    repeats: MemoryRecord | None = None
+    supersedes: tuple[MemoryRecord, ...] = ()
+    successor: str = ""
+
+
+def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
+    """By the table above. `alike`: memories of its kind and codex with the same words; `same`: facts that stand about its
+    subject and attribute."""
+    standing = [one for one in alike if one.is_shown or one.state is MemoryState.PROPOSED]
+    current = next((one for one in standing if one.state is not MemoryState.SUPERSEDED), None)
+    if current is not None and new.kind is Kind.FACT:
+        stated = new.first_state is not MemoryState.PROPOSED
+        return Settled(current.state, confirms=current) if stated else Settled(current.state, repeats=current)
+    if current is not None and abs(created - current.created) <= MERGED_WITHIN_S:
+        return Settled(current.state, repeats=current)
+    if new.first_state is MemoryState.PROPOSED:
+        return Settled(MemoryState.PROPOSED)
+    later = max((one for one in same if one.created > created), key=lambda one: one.created, default=None)
+    if later is not None:
+        return Settled(MemoryState.SUPERSEDED, successor=later.id)
+    return Settled(new.first_state, supersedes=tuple(same))
+
+
+def confirmed(record: MemoryRecord) -> MemoryRecord:
+    """A fact after it was stated once more; a proposal stands from then on."""
+    count = record.confirmations + 1
+    if record.state is MemoryState.PROPOSED:
+        return replace(record, state=FIRST[record.kind], confirmations=count - 1)
+    if record.kind is not Kind.FACT or record.state is MemoryState.SUPERSEDED:
+        return record
+    state = MemoryState.CORE if count >= CORE_FROM else MemoryState.CONFIRMED
+    return replace(
+        record, state=state if may_become(Kind.FACT, record.state, state) else record.state, confirmations=count
+    )
+
+
+ENDS = {
+    Kind.FACT: MemoryState.INACTIVE,
+    Kind.PROCEDURE: MemoryState.RETIRED,
+    Kind.CENSOR: MemoryState.RETIRED,
+}
+"""Where a memory that is retired goes; decisions and episodes are kept."""
+
+
+def retired(record: MemoryRecord) -> MemoryState:
+    """Raises Conflict for what is kept."""
+    if record.state is MemoryState.PROPOSED:
+        return MemoryState.INACTIVE
+    end = ENDS.get(record.kind)
+    if end is None:
+        raise Conflict(f"a {record.kind} is kept: it cannot be retired", f"lore memory forget {record.id} deletes it")
+    return end
+
+
+def likeness(text: str) -> str:
+    """Equal for texts that differ in case, blanks and the last full stop alone."""
+    folded = " ".join(text.casefold().split()).rstrip(".!")
+    return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def led(record: MemoryRecord, state: MemoryState) -> MemoryState:
+    """Raises Conflict where the table of states does not lead there."""
+    if may_become(record.kind, record.state, state):
+        return state
+    raise Conflict(
+        f"{record.kind} {record.id} is {record.state} and cannot become {state}", "lore memory show tells more"
+    )
+
+
+def refuse(new: NewMemory) -> None:
+    """Raises InvalidRequest for what is no memory."""
+    if not new.text.strip():
+        raise InvalidRequest("the memory is empty", "say what is to be remembered")
+    if len(new.text) > MOST_TEXT:
+        raise InvalidRequest(
+            f"the memory has {len(new.text):,} characters; it may have {MOST_TEXT:,}",
+            "keep what matters of it, or load the text into a codex: lore load PATH",
+        )
+    if not 0.0 <= new.confidence <= 1.0:
+        raise InvalidRequest(f"confidence {new.confidence} is not between 0 and 1", "leave it out for what is certain")
+    if new.first_state not in TRANSITIONS[new.kind]:
+        raise InvalidRequest(f"a {new.kind} is never {new.first_state}", f"it begins as {FIRST[new.kind]}")

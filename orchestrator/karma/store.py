@@ -1,0 +1,431 @@
+"""The memories on disk: one SQLite file, which this module alone writes.
+
+    memories   one row each; `number` orders them, `id` names them
+    citations  the code that a memory is about
+    usage      how often a memory was shown and referenced, both decayed to the moment `at`
+    words      the full-text index over text, subject, attribute and domain; triggers keep it
+
+What a change does is decided in `changes`. Each call is one transaction. Knows no prompt and no model.
+"""
+
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from codex.catalog.databases import open_database, transaction
+from codex.catalog.databases import translated as faults_of
+from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
+from orchestrator.karma.changes import Settled, confirmed, led, likeness, refuse, retired, settled
+from orchestrator.karma.records import (
+    HIDDEN,
+    CodeCitation,
+    DecisionOutcome,
+    Kind,
+    MemoryRecord,
+    MemoryState,
+    NewMemory,
+    Severity,
+    WatchedText,
+)
+from orchestrator.karma.sizes import micro_of, summary_of
+
+APPLICATION = 0x4C4F524B  # "LORK", in the file's header
+TRUST_UP, TRUST_DOWN = 0.05, -0.10
+HALF_LIFE_S = 7 * 86_400.0  # of a showing
+LIST = "list:"  # subjects of lists: their entries stand beside each other
+_TRIES = 8
+
+_COLUMNS = tuple(field.name for field in fields(MemoryRecord) if field.name != "evidence")
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_SELECT = "SELECT {names} FROM memories".format(names=", ".join(f'memories."{name}"' for name in _COLUMNS))  # noqa: S608
+_USAGE = "SELECT id, showings, shown, referenced, at FROM usage JOIN memories ON number = memory"
+
+MIGRATIONS = (
+    """
+    CREATE TABLE memories (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        state TEXT NOT NULL,
+        uid INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        micro TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        sigil TEXT NOT NULL,
+        codex TEXT,
+        subject TEXT NOT NULL,
+        attribute TEXT NOT NULL,
+        confidence REAL NOT NULL,
+        trust REAL NOT NULL,
+        created REAL NOT NULL,
+        updated REAL NOT NULL,
+        used REAL NOT NULL,
+        source TEXT NOT NULL,
+        suspect TEXT NOT NULL,
+        verbatim INTEGER NOT NULL,
+        pinned INTEGER NOT NULL,
+        domain TEXT NOT NULL,
+        successor TEXT NOT NULL,
+        confirmations INTEGER NOT NULL,
+        activations INTEGER NOT NULL,
+        effectiveness REAL NOT NULL,
+        outcome TEXT,
+        "trigger" TEXT NOT NULL,
+        watches TEXT,
+        severity TEXT,
+        likeness TEXT NOT NULL
+    );
+    CREATE INDEX memories_by_owner ON memories (uid, kind, state, codex);
+    CREATE INDEX memories_by_likeness ON memories (uid, kind, likeness);
+    CREATE INDEX memories_by_subject ON memories (uid, subject, attribute) WHERE attribute <> '';
+    CREATE TABLE citations (
+        memory INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,
+        path TEXT NOT NULL,
+        start INTEGER NOT NULL,
+        end INTEGER NOT NULL,
+        digest TEXT NOT NULL,
+        "commit" TEXT NOT NULL,
+        PRIMARY KEY (memory, path, start, end)
+    ) WITHOUT ROWID;
+    CREATE INDEX citations_by_path ON citations (path);
+    CREATE TABLE usage (
+        memory INTEGER PRIMARY KEY REFERENCES memories (number) ON DELETE CASCADE,
+        showings INTEGER NOT NULL,
+        shown REAL NOT NULL,
+        referenced REAL NOT NULL,
+        at REAL NOT NULL
+    );
+    CREATE VIRTUAL TABLE words USING fts5 (
+        text, subject, attribute, domain,
+        content = 'memories', content_rowid = 'number', tokenize = 'porter unicode61'
+    );
+    CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
+        INSERT INTO words (rowid, text, subject, attribute, domain)
+        VALUES (new.number, new.text, new.subject, new.attribute, new.domain);
+    END;
+    CREATE TRIGGER memories_deleted AFTER DELETE ON memories BEGIN
+        INSERT INTO words (words, rowid, text, subject, attribute, domain)
+        VALUES ('delete', old.number, old.text, old.subject, old.attribute, old.domain);
+    END;
+    CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, text, subject, attribute, domain ON memories
+        BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
+    """,
+)
+
+
+class _Any:
+    """Any codex, where None means none."""
+
+
+ANY = _Any()
+
+
+@dataclass(frozen=True)
+class MemoryUsage:
+    """Decayed to one moment: how often a memory was shown, and of that referenced. `showings` is not decayed."""
+
+    showings: int
+    shown: float
+    referenced: float
+
+
+def marks(values: Sequence[object]) -> str:
+    """Question marks for so many values of a query."""
+    return ", ".join("?" * len(values))
+
+
+def decay(age_s: float) -> float:
+    """What a showing counts after so many seconds."""
+    return float(0.5 ** (max(0.0, age_s) / HALF_LIFE_S))
+
+
+class MemoryStore:
+    """Every method raises LoreError for a file that cannot be read or written, and knows one user's memories at a time."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
+        self.path = path
+        with translated():
+            self._connection = open_database(path, MIGRATIONS, application=APPLICATION)
+        self._connection.execute("PRAGMA synchronous = FULL")  # a memory is a rare write: it may cost a ms and be safe
+        self._clock = clock
+        self._lock = threading.RLock()
+
+    # -- writing
+
+    def add(self, new: NewMemory) -> MemoryRecord:
+        """The memory as it stands then: a new one, or the one that it confirms or repeats. Raises InvalidRequest."""
+        refuse(new)
+        with self._writing() as database:
+            now = self._clock()
+            created = now if new.created is None else new.created
+            like = likeness(new.text)
+            alike = self._select(
+                "uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex
+            )
+            outcome = settled(new, created, _of_subject(new, alike), self._same_subject(new))
+            if outcome.confirms is not None:
+                return self._write(database, replace(confirmed(outcome.confirms), updated=now))
+            if outcome.repeats is not None:
+                return outcome.repeats
+            record = _record(new, self._free_id(), outcome, created, now)
+            self._insert(database, record, like)
+            for older in outcome.supersedes:
+                state = MemoryState.SUPERSEDED
+                self._write(database, replace(older, state=state, successor=record.id, updated=now))
+            return record
+
+    def change(self, uid: int, id: str, state: MemoryState) -> MemoryRecord:  # noqa: A002 - the record's own word
+        """Raises Conflict where the table of states leads elsewhere."""
+        return self._changed(uid, id, lambda one: replace(one, state=led(one, state)))
+
+    def confirm(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """A person says that it is true: a proposal stands, a fact is confirmed once more, and what was suspect is not."""
+        return self._changed(uid, id, lambda one: replace(confirmed(one), suspect=""))
+
+    def retire(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """Raises Conflict for decisions and episodes, which are kept."""
+        return self._changed(uid, id, lambda one: replace(one, state=led(one, retired(one))))
+
+    def rate(self, uid: int, id: str, *, up: bool) -> MemoryRecord:  # noqa: A002
+        step = TRUST_UP if up else TRUST_DOWN
+        return self._changed(uid, id, lambda one: replace(one, trust=round(min(1.0, max(0.0, one.trust + step)), 4)))
+
+    def consecrate(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """Verbatim and pinned: never shortened, the last to go."""
+
+        def consecrated(one: MemoryRecord) -> MemoryRecord:
+            return _resized(replace(one, verbatim=True, pinned=True))
+
+        return self._changed(uid, id, consecrated)
+
+    def set_outcome(self, uid: int, id: str, outcome: DecisionOutcome) -> MemoryRecord:  # noqa: A002
+        """Of a decision, which is reviewed by that. Raises Conflict for another kind."""
+
+        def decided(one: MemoryRecord) -> MemoryRecord:
+            if one.kind is not Kind.DECISION:
+                raise Conflict(f"a {one.kind} has no outcome", "only decisions have one")
+            pending = outcome is DecisionOutcome.PENDING
+            state = MemoryState.PENDING if pending else MemoryState.REVIEWED
+            return _resized(replace(one, outcome=outcome, state=one.state if one.state is state else led(one, state)))
+
+        return self._changed(uid, id, decided)
+
+    def forget(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """Deletes it for good. Raises NotFound."""
+        with self._writing() as database:
+            found = self.get(uid, id)
+            database.execute("DELETE FROM memories WHERE id = ?", (found.id,))
+            return found
+
+    def forget_codex(self, uid: int, codex: str) -> int:
+        """Deletes this user's memories of a codex. Gives their number."""
+        with self._writing() as database:
+            return database.execute("DELETE FROM memories WHERE uid = ? AND codex = ?", (uid, codex)).rowcount
+
+    def shown(self, uid: int, referenced: Mapping[str, bool], at: float | None = None) -> None:
+        """These memories, by id, were shown once more; true where the answer used them."""
+        with self._writing() as database:
+            now = self._clock() if at is None else at
+            for one, used in referenced.items():
+                row = database.execute("SELECT number FROM memories WHERE id = ? AND uid = ?", (one, uid)).fetchone()
+                if row is not None:
+                    _weigh(database, row[0], used, now)
+
+    def mark_suspect(self, codex: str, reasons: Mapping[str, str]) -> int:
+        """Memories of this codex, by id, with the reason why their code is another now. Gives how many are newly so."""
+        with self._writing() as database:
+            rows = [(why, self._clock(), one, codex) for one, why in reasons.items()]
+            statement = "UPDATE memories SET suspect = ?, updated = ? WHERE id = ? AND codex = ? AND suspect = ''"
+            return sum(database.execute(statement, row).rowcount for row in rows)
+
+    # -- reading
+
+    def get(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """By its id or the beginning of it. Raises NotFound, or InvalidRequest where several begin so."""
+        like = id.lower().replace("%", "").replace("_", "")
+        found = self._select("uid = ? AND id LIKE ? || '%' LIMIT 2", uid, like) if like else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidRequest(f"several memories begin with {id!r}", "give more of its digits")
+        known = [
+            row[0] for row in self.read("SELECT id FROM memories WHERE uid = ? ORDER BY number DESC LIMIT 100", uid)
+        ]
+        hint = instead(id, known, "you have none; lore memory add TEXT makes one", "`lore memory list`")
+        raise NotFound(f"no memory {id}", hint)
+
+    def all_of(
+        self,
+        uid: int,
+        *,
+        kind: Kind | None = None,
+        codex: str | _Any | None = ANY,
+        states: Iterable[MemoryState] | None = None,
+        limit: int | None = None,
+    ) -> list[MemoryRecord]:
+        """The newest first; also those that no model is shown, unless `states` says which."""
+        conditions, values = ["uid = ?"], list[object]([uid])
+        if kind is not None:
+            conditions, values = [*conditions, "kind = ?"], [*values, kind]
+        if not isinstance(codex, _Any):
+            conditions, values = [*conditions, "codex IS ?"], [*values, codex]
+        if states is not None:
+            listed = list(states)
+            conditions = [*conditions, f"state IN ({marks(listed)})"]
+            values = [*values, *listed]
+        return self._select(
+            f"{' AND '.join(conditions)} ORDER BY number DESC LIMIT ?", *values, -1 if limit is None else limit
+        )
+
+    def review(self, uid: int) -> list[MemoryRecord]:
+        """What a person should look at: proposals, what is suspect, procedures that do not work."""
+        asked = (MemoryState.PROPOSED, MemoryState.INEFFECTIVE)
+        return self._select(
+            "uid = ? AND (state IN (?, ?) OR suspect <> '') AND state <> ? ORDER BY number DESC",
+            uid,
+            *asked,
+            MemoryState.INACTIVE,
+        )
+
+    def citing(self, codex: str, paths: Sequence[str]) -> list[MemoryRecord]:
+        """Memories of any user that cite one of these files of a codex and are not suspect yet."""
+        cited = f"number IN (SELECT memory FROM citations WHERE path IN ({marks(paths)}))"  # noqa: S608 - question marks
+        return self._select(f"codex = ? AND suspect = '' AND {cited}", codex, *paths)
+
+    def usage(self, uid: int, ids: Sequence[str], at: float | None = None) -> dict[str, MemoryUsage]:
+        """Of those that were ever shown, by id, decayed to `at` (now)."""
+        now = self._clock() if at is None else at
+        rows = self.read(f"{_USAGE} WHERE uid = ? AND id IN ({marks(ids)})", uid, *ids)
+        faded = {one: decay(now - then) for one, *_, then in rows}
+        return {one: MemoryUsage(count, seen * faded[one], used * faded[one]) for one, count, seen, used, _ in rows}
+
+    def counts(self, uid: int) -> dict[tuple[Kind, MemoryState], int]:
+        rows = self.read("SELECT kind, state, count(*) FROM memories WHERE uid = ? GROUP BY kind, state", uid)
+        return {(Kind(kind), MemoryState(state)): count for kind, state, count in rows}
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        """Rows of a query that changes nothing; for searches."""
+        with self._lock, translated(), faults_of(self.path):
+            return self._connection.execute(query, values).fetchall()
+
+    def records(self, condition: str, *values: object) -> list[MemoryRecord]:
+        """Records under a condition of SQL over `memories` and what it joins; for searches."""
+        return self._select(condition, *values)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    # -- within
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, undone when the block raises."""
+        with self._lock, translated(), transaction(self._connection, self.path) as database:
+            yield database
+
+    def _select(self, condition: str, *values: object) -> list[MemoryRecord]:
+        rows = self.read(f"{_SELECT} WHERE {condition}", *values)
+        ids = [row[0] for row in rows]
+        cited = self._cited(ids)
+        return [_of_row(row, cited.get(row[0], ())) for row in rows]
+
+    def _cited(self, ids: Sequence[str]) -> dict[str, tuple[CodeCitation, ...]]:
+        found: dict[str, tuple[CodeCitation, ...]] = {}
+        for first in range(0, len(ids), 500):  # SQLite takes a bounded number of values
+            some = ids[first : first + 500]
+            columns = 'id, path, start, end, digest, "commit"'
+            rows = self.read(
+                f"SELECT {columns} FROM citations JOIN memories ON number = memory "  # noqa: S608 - question marks
+                f"WHERE id IN ({marks(some)}) ORDER BY path, start, end",
+                *some,
+            )
+            for one, *values in rows:
+                found[one] = (*found.get(one, ()), CodeCitation(*values))
+        return found
+
+    def _same_subject(self, new: NewMemory) -> list[MemoryRecord]:
+        """Facts that stand about its subject and attribute, of its codex."""
+        if new.kind is not Kind.FACT or not new.attribute or new.subject.startswith(LIST):
+            return []
+        others = sorted({*HIDDEN, MemoryState.SUPERSEDED})
+        condition = "uid = ? AND kind = ? AND subject = ? AND attribute = ? AND codex IS ?"
+        about = (new.uid, new.kind, new.subject, new.attribute, new.codex)
+        return self._select(f"{condition} AND state NOT IN ({marks(others)})", *about, *others)
+
+    def _changed(self, uid: int, one: str, change: Callable[[MemoryRecord], MemoryRecord]) -> MemoryRecord:
+        with self._writing() as database:
+            return self._write(database, replace(change(self.get(uid, one)), updated=self._clock()))
+
+    def _write(self, database: sqlite3.Connection, record: MemoryRecord) -> MemoryRecord:
+        """What may change of a record; what it says does not."""
+        fixed = ("id", "kind", "uid", "text", "subject", "attribute", "domain")
+        names = [name for name in _COLUMNS if name not in fixed]
+        values = [getattr(record, name) for name in names]
+        settings = ", ".join(f'"{name}" = ?' for name in names)
+        database.execute(f"UPDATE memories SET {settings} WHERE id = ?", (*values, record.id))  # noqa: S608 - our columns
+        return record
+
+    def _insert(self, database: sqlite3.Connection, record: MemoryRecord, like: str) -> None:
+        values = [getattr(record, name) for name in _COLUMNS]
+        statement = f"INSERT INTO memories ({_NAMES}, likeness) VALUES ({marks([*values, like])})"  # noqa: S608
+        number = database.execute(statement, (*values, like)).lastrowid
+        database.executemany(
+            "INSERT OR IGNORE INTO citations VALUES (?, ?, ?, ?, ?, ?)",
+            [(number, one.path, one.start, one.end, one.digest, one.commit) for one in record.evidence],
+        )
+
+    def _free_id(self) -> str:
+        for _ in range(_TRIES):
+            tried = secrets.token_hex(5)
+            if not self.read("SELECT 1 FROM memories WHERE id = ?", tried):
+                return tried
+        raise AssertionError("eight random ids in a row were taken")
+
+
+def _of_subject(new: NewMemory, alike: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    """Those about the same: the same words about another subject are another fact."""
+    return [one for one in alike if (one.subject, one.attribute) == (new.subject, new.attribute)]
+
+
+def _record(new: NewMemory, id: str, outcome: Settled, created: float, now: float) -> MemoryRecord:  # noqa: A002
+    given: dict[str, Any] = {name: value for name, value in vars(new).items() if name not in ("created", "state")}
+    made = MemoryRecord(id=id, state=outcome.state, micro="", summary="", created=created, updated=now, **given)
+    return _resized(replace(made, successor=outcome.successor))
+
+
+def _resized(record: MemoryRecord) -> MemoryRecord:
+    micro = micro_of(record.text, record.confidence, record.outcome, verbatim=record.verbatim)
+    return replace(record, micro=micro, summary=summary_of(record.text, verbatim=record.verbatim))
+
+
+def _weigh(database: sqlite3.Connection, number: int, used: bool, now: float) -> None:
+    row = database.execute("SELECT showings, shown, referenced, at FROM usage WHERE memory = ?", (number,)).fetchone()
+    showings, shown, referenced, at = row or (0, 0.0, 0.0, now)
+    faded = decay(now - at)
+    values = (number, showings + 1, shown * faded + 1.0, referenced * faded + used, now)
+    database.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?)", values)
+    database.execute(
+        "UPDATE memories SET used = ?, activations = activations + ? WHERE number = ?", (now, used, number)
+    )
+
+
+def _of_row(row: Sequence[Any], evidence: tuple[CodeCitation, ...]) -> MemoryRecord:
+    given = dict(zip(_COLUMNS, row, strict=True))
+    typed = {
+        "kind": Kind(given["kind"]),
+        "state": MemoryState(given["state"]),
+        "verbatim": bool(given["verbatim"]),
+        "pinned": bool(given["pinned"]),
+        "outcome": DecisionOutcome(given["outcome"]) if given["outcome"] else None,
+        "watches": WatchedText(given["watches"]) if given["watches"] else None,
+        "severity": Severity(given["severity"]) if given["severity"] else None,
+    }
+    return MemoryRecord(**{**given, **typed, "evidence": evidence})
