@@ -1,0 +1,197 @@
+"""What a question asks of the memories: its frame, its intent, and the plan of what is looked up. Pure: patterns and data.
+
+    question ─▶ Frame   what kind of talk this is: budget, window, priorities of the kinds (frames.toml)
+             ─▶ Intent  greeting, question, how recent, which kinds it hints at, names and words in it
+             ─▶ RetrievalPlan  a limit for each kind, the weight of recency, the budget of each kind in tokens
+
+A greeting plans nothing. Long texts are read at both ends alone. Knows no memory, no model and no clock.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from codex.words import identifiers, query_words
+from orchestrator.errors import InvalidRequest, instead
+from orchestrator.prompt.phrases import read_part
+
+KINDS = ("decision", "fact", "procedure", "episode")  # in the order in which they take what others leave
+BUDGETS = {"decision": 2_000, "fact": 1_500, "procedure": 1_500, "episode": 1_000}
+CANDIDATES = {"decision": 20, "fact": 30, "procedure": 10, "episode": 10}  # before ranking
+ALWAYS = 2_000  # tokens of a frame's total for identity, censors, frame and focus
+FLEXIBLE = sum(BUDGETS.values())
+DOMINANT, OTHERS, EACH = 8, 3, 5  # most memories of a kind: of the hinted one, of the others, of each where none is
+GREETING_TOKENS = 6
+TOPICS = 10
+SHORT, LONG = 8, 60  # words of a question: a shorter one needs less, a longer one more
+OTHER_PRIORITY = 0.5
+
+_QUESTION = re.compile(
+    r"^(?:who|what|when|where|which|why|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
+)
+_RECENT = (
+    (1.0, r"today|just now|right now|currently"),
+    (0.8, r"yesterday|recently|this week"),
+    (0.5, r"last week|(?:a )?few days ago"),
+    (0.3, r"last month|a while ago"),
+)
+_HINTS = {
+    "decision": r"\bdecid|\bdecision|\bchoice\b|\bchose\b|\bshould we\b|\brecommend",
+    "fact": r"\bwhat is\b|\btell me about\b|\bfact\b|\bknow about\b|\bdefinition\b",
+    "procedure": r"\bhow do\b|\bhow to\b|\bhow can\b|\bsteps\b|\bprocess\b|\bworkflow\b|\bguide\b",
+    "episode": r"\blast time\b|\bwhen did\b|\bhistory\b|\bstory\b|\bwhat happened\b",
+}
+_PATH = re.compile(r"(?<!\S)[\w.-]*/[\w./-]+|\b[\w-]+\.[a-z]{1,4}\b")
+_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+_NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][\w-]{2,}\b")
+_FOLDS = str.maketrans({"’": "'", "‘": "'"})
+
+
+@dataclass(frozen=True)
+class Frame:
+    """`total`: tokens; `window`: turns; `budgets`: of kinds, in the place of the usual ones."""
+
+    name: str
+    description: str
+    total: int
+    window: int
+    priorities: Mapping[str, float]
+    budgets: Mapping[str, int]
+    questions: tuple[str, ...] = ()
+
+    def priority(self, kind: str) -> float:
+        return self.priorities.get(kind, OTHER_PRIORITY)
+
+
+@dataclass(frozen=True)
+class Intent:
+    """`recency`: how much newer memories are preferred, 0..1. `hints`: by kind, 0.5 for each match. `entities`: names,
+    paths, dates and symbols as they were written; `topics`: its words."""
+
+    greeting: bool
+    question: bool
+    recency: float
+    hints: Mapping[str, float]
+    entities: tuple[str, ...]
+    topics: tuple[str, ...]
+
+    @property
+    def dominant(self) -> str | None:
+        """The kind that it hints at most."""
+        return max(self.hints, key=lambda kind: self.hints[kind], default=None)
+
+
+@dataclass(frozen=True)
+class RetrievalPlan:
+    """`limits`: most memories of each kind, `budgets`: most tokens of each, `candidates`: looked at before ranking. Empty:
+    no query at all."""
+
+    limits: Mapping[str, int]
+    budgets: Mapping[str, int]
+    candidates: Mapping[str, int]
+    recency: float = 0.0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(kind for kind in KINDS if self.limits.get(kind) and self.budgets.get(kind))
+
+
+NOTHING = RetrievalPlan({}, {}, {})
+
+
+def frame_of(question: str, named: str | None = None) -> Frame:
+    """The client's word counts. Raises InvalidRequest for a frame that there is not."""
+    frames = _frames()
+    if named:
+        if named not in frames:
+            raise InvalidRequest(f"there is no frame {named!r}", instead(named, list(frames), "", ""))
+        return frames[named][0]
+    text = _folded(question)
+    return next((frame for frame, pattern in frames.values() if pattern.search(text)), frames["question"][0])
+
+
+def intent_of(question: str) -> Intent:
+    read = read_part(question)
+    text = _folded(read)
+    matches = {kind: 0.5 * len(re.findall(pattern, text)) for kind, pattern in _HINTS.items()}
+    return Intent(
+        greeting=is_greeting(text),
+        question=text.rstrip().endswith("?") or _QUESTION.search(text) is not None,
+        recency=next((weight for weight, words in _RECENT if re.search(rf"\b(?:{words})\b", text)), 0.0),
+        hints={kind: score for kind, score in matches.items() if score},
+        entities=_entities(read),
+        topics=tuple(query_words(read, TOPICS)),
+    )
+
+
+def is_greeting(text: str) -> bool:
+    """A greeting and nothing else: it begins as one and has fewer than six tokens, a word and a sign being one each."""
+    folded = _folded(text).strip()
+    begins = re.match(r"(?:hey|hi|hello|sup|yo|good morning|good evening|what's up)\b", folded)
+    return begins is not None and len(re.findall(r"\w+|[^\w\s]", folded)) < GREETING_TOKENS
+
+
+def retrieval_plan(intent: Intent, frame: Frame, question_words: int, factor: float = 1.0) -> RetrievalPlan:
+    """`factor` multiplies the limits: memory in advance by how full the context is; 0 plans nothing."""
+    if intent.greeting or factor <= 0:
+        return NOTHING
+    dominant = intent.dominant
+    usual = {kind: EACH if dominant is None else DOMINANT if kind == dominant else OTHERS for kind in KINDS}
+    limits = {kind: max(1, int(limit * factor)) for kind, limit in usual.items()}
+    return RetrievalPlan(limits, budgets_of(frame, question_words), dict(CANDIDATES), intent.recency)
+
+
+def budgets_of(frame: Frame, question_words: int) -> dict[str, int]:
+    """Tokens of each kind: its share of what the frame leaves, or what the frame says. Together never more than that."""
+    flexible = max(0, frame.total - ALWAYS)
+    scaled = {kind: BUDGETS[kind] * flexible // FLEXIBLE for kind in KINDS} | dict(frame.budgets)
+    if question_words < SHORT:
+        scaled = {kind: tokens // 2 for kind, tokens in scaled.items()}
+    elif question_words > LONG:
+        more = {"decision": 5, "procedure": 5}  # quarters
+        scaled = {kind: tokens * more.get(kind, 3) // 4 for kind, tokens in scaled.items()}
+    over = sum(scaled.values())
+    return {kind: tokens * flexible // over if over > flexible else tokens for kind, tokens in scaled.items()}
+
+
+def _entities(text: str) -> tuple[str, ...]:
+    found = [*_PATH.findall(text), *_DATE.findall(text), *identifiers(text), *_NAME.findall(text)]
+    return tuple(dict.fromkeys(one.strip("./") for one in found if one.strip("./")))
+
+
+def _folded(text: str) -> str:
+    return text.translate(_FOLDS).lower()
+
+
+@cache
+def _frames() -> Mapping[str, tuple[Frame, re.Pattern[str]]]:
+    """By name, each with the pattern that finds it; of `question` it finds nothing."""
+    table = tomllib.loads(files(__package__).joinpath("frames.toml").read_text(encoding="utf-8"))
+    return {name: (_frame(name, row), _pattern(row)) for name, row in table.items()}
+
+
+def _frame(name: str, row: Mapping[str, object]) -> Frame:
+    given: dict[str, object] = {
+        "budgets": {},
+        **{key: row[key] for key in row if key not in ("begins", "holds", "short")},
+    }
+    given["questions"] = tuple(row.get("questions", ()))  # type: ignore[arg-type]
+    return Frame(name=name, **given)  # type: ignore[arg-type]
+
+
+def _pattern(row: Mapping[str, object]) -> re.Pattern[str]:
+    parts = []
+    if begins := row.get("begins"):
+        end = r"\b(?:\W+\w+){0,3}\W*$" if row.get("short") else r"\b"
+        parts.append(rf"\A\s*(?:please )?(?:{_either(begins)}){end}")
+    if holds := row.get("holds"):
+        parts.append(rf"(?<!\w)(?:{_either(holds)})(?!\w)")
+    return re.compile("|".join(parts) or r"(?!)")
+
+
+def _either(phrases: object) -> str:
+    assert isinstance(phrases, list)
+    return "|".join(map(re.escape, phrases))

@@ -1,0 +1,110 @@
+"""What a question asks of the memories."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from orchestrator.errors import InvalidRequest
+from orchestrator.relevance.intent import (
+    ALWAYS,
+    KINDS,
+    NOTHING,
+    budgets_of,
+    frame_of,
+    intent_of,
+    is_greeting,
+    retrieval_plan,
+)
+
+FRAMES = ("conversation", "question", "task", "decision", "creative", "debug")
+
+
+def plan(question: str, frame: str | None = None):
+    return retrieval_plan(intent_of(question), frame_of(question, frame), len(question.split()))
+
+
+def test_a_greeting_plans_no_query() -> None:
+    assert plan("hey") == NOTHING
+    assert plan("good morning!").kinds == ()
+
+
+@pytest.mark.parametrize("text", ["hi, where is the config parsed?", "hypothesis", "yonder", "history"])
+def test_what_only_begins_like_a_greeting_is_none(text: str) -> None:
+    assert not is_greeting(text)
+
+
+def test_a_question_about_a_decision_takes_eight_decisions_and_three_of_the_others() -> None:
+    assert dict(plan("what did I decide about storage?").limits) == {
+        "decision": 8,
+        "fact": 3,
+        "procedure": 3,
+        "episode": 3,
+    }
+
+
+def test_a_question_without_a_hint_takes_five_of_each() -> None:
+    assert set(plan("Where does the parser live").limits.values()) == {5}
+
+
+@pytest.mark.parametrize(
+    ("words", "weight"),
+    [
+        ("just now", 1.0),
+        ("yesterday", 0.8),
+        ("last week", 0.5),
+        ("a while ago", 0.3),
+        ("whenever", 0.0),
+        ("today or last month", 1.0),
+    ],
+)
+def test_how_recent_by_the_highest_that_is_named(words: str, weight: float) -> None:
+    assert intent_of(f"what broke {words}").recency == weight
+
+
+def test_how_do_i_deploy_hints_a_procedure() -> None:
+    assert intent_of("how do I deploy?").dominant == "procedure"
+
+
+def test_names_paths_dates_and_symbols_are_entities() -> None:
+    entities = intent_of("Did Redis break src/cache.py or get_user on 2026-01-31?").entities
+    assert {"Redis", "src/cache.py", "get_user", "2026-01-31"} <= set(entities)
+
+
+@pytest.mark.parametrize(
+    ("question", "frame"),
+    [
+        ("Should we use Redis for caching?", "decision"),
+        ("Why does this raise an exception in main?", "debug"),
+        ("fix the import", "task"),
+        ("thanks", "conversation"),
+        ("brainstorm names", "creative"),
+        ("Where is the config read?", "question"),
+    ],
+)
+def test_a_frame_by_its_words(question: str, frame: str) -> None:
+    assert frame_of(question).name == frame
+
+
+def test_the_frame_that_a_client_names_counts_and_an_unknown_one_is_refused() -> None:
+    assert frame_of("hey", "debug").name == "debug"
+    with pytest.raises(InvalidRequest, match="debgu"):
+        frame_of("hey", "debgu")
+
+
+def test_the_frame_decision_has_3500_tokens_of_decisions_and_conversation_none_of_procedures() -> None:
+    assert budgets_of(frame_of("", "decision"), 20)["decision"] == 3_500
+    assert budgets_of(frame_of("", "conversation"), 20) == {"decision": 500, "fact": 500, "procedure": 0, "episode": 0}
+
+
+@given(some.sampled_from(FRAMES), some.integers(0, 10_000))
+def test_no_frame_gives_the_kinds_more_than_it_has(frame: str, words: int) -> None:
+    chosen = frame_of("", frame)
+    budgets = budgets_of(chosen, words)
+    assert set(budgets) == set(KINDS)
+    assert 0 <= sum(budgets.values()) <= chosen.total - ALWAYS
+
+
+@given(some.text(max_size=300))
+def test_any_text_has_an_intent_and_a_plan(text: str) -> None:
+    assert set(plan(text).kinds) <= set(KINDS)
+    assert len(intent_of(text).topics) <= 10
