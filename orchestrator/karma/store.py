@@ -46,6 +46,8 @@ _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _SELECT = "SELECT {names} FROM memories".format(names=", ".join(f'memories."{name}"' for name in _COLUMNS))  # noqa: S608
 _USAGE = "SELECT id, showings, shown, referenced, at FROM usage JOIN memories ON number = memory"
 
+TOKENIZER = "porter unicode61"  # of the index `words`: English endings do not matter
+
 MIGRATIONS = (
     """
     CREATE TABLE memories (
@@ -356,7 +358,8 @@ class MemoryStore:
         if new.kind is not Kind.FACT or not new.attribute or new.subject.startswith(LIST):
             return []
         others = sorted({*HIDDEN, MemoryState.SUPERSEDED})
-        condition = "uid = ? AND kind = ? AND subject = ? AND attribute = ? AND codex IS ?"
+        # `attribute <> ''` is what the index has: SQLite takes it for nothing less.
+        condition = "uid = ? AND kind = ? AND subject = ? AND attribute = ? AND attribute <> '' AND codex IS ?"
         about = (new.uid, new.kind, new.subject, new.attribute, new.codex)
         return self._select(f"{condition} AND state NOT IN ({marks(others)})", *about, *others)
 

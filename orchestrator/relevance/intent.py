@@ -1,8 +1,8 @@
 """What a question asks of the memories: its frame, its intent, and the plan of what is looked up. Pure: patterns and data.
 
     question ─▶ Frame   what kind of talk this is: budget, window, priorities of the kinds (frames.toml)
-             ─▶ Intent  greeting, question, how recent, which kinds it hints at, names and words in it
-             ─▶ RetrievalPlan  a limit for each kind, the weight of recency, the budget of each kind in tokens
+             ─▶ QuestionIntent greeting, question, how recent, which kinds it hints at, names and words in it
+             ─▶ MemoryPlan  a limit for each kind, the weight of recency, the budget of each kind in tokens
 
 A greeting plans nothing. Long texts are read at both ends alone. Knows no memory, no model and no clock.
 """
@@ -67,7 +67,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Intent:
+class QuestionIntent:
     """`recency`: how much newer memories are preferred, 0..1. `hints`: by kind, 0.5 for each match. `entities`: names,
     paths, dates and symbols as they were written; `topics`: its words."""
 
@@ -85,7 +85,7 @@ class Intent:
 
 
 @dataclass(frozen=True)
-class RetrievalPlan:
+class MemoryPlan:
     """`limits`: most memories of each kind, `budgets`: most tokens of each, `candidates`: looked at before ranking. Empty:
     no query at all."""
 
@@ -99,7 +99,7 @@ class RetrievalPlan:
         return tuple(kind for kind in KINDS if self.limits.get(kind) and self.budgets.get(kind))
 
 
-NOTHING = RetrievalPlan({}, {}, {})
+NOTHING = MemoryPlan({}, {}, {})
 
 
 def frame_of(question: str, named: str | None = None) -> Frame:
@@ -113,11 +113,11 @@ def frame_of(question: str, named: str | None = None) -> Frame:
     return next((frame for frame, pattern in frames.values() if pattern.search(text)), frames["question"][0])
 
 
-def intent_of(question: str) -> Intent:
+def intent_of(question: str) -> QuestionIntent:
     read = read_part(question)
     text = _folded(read)
     matches = {kind: 0.5 * len(re.findall(pattern, text)) for kind, pattern in _HINTS.items()}
-    return Intent(
+    return QuestionIntent(
         greeting=is_greeting(text),
         question=text.rstrip().endswith("?") or _QUESTION.search(text) is not None,
         recency=next((weight for weight, words in _RECENT if re.search(rf"\b(?:{words})\b", text)), 0.0),
@@ -134,14 +134,14 @@ def is_greeting(text: str) -> bool:
     return begins is not None and len(re.findall(r"\w+|[^\w\s]", folded)) < GREETING_TOKENS
 
 
-def retrieval_plan(intent: Intent, frame: Frame, question_words: int, factor: float = 1.0) -> RetrievalPlan:
+def memory_plan(intent: QuestionIntent, frame: Frame, question_words: int, factor: float = 1.0) -> MemoryPlan:
     """`factor` multiplies the limits: memory in advance by how full the context is; 0 plans nothing."""
     if intent.greeting or factor <= 0:
         return NOTHING
     dominant = intent.dominant
     usual = {kind: EACH if dominant is None else DOMINANT if kind == dominant else OTHERS for kind in KINDS}
     limits = {kind: max(1, int(limit * factor)) for kind, limit in usual.items()}
-    return RetrievalPlan(limits, budgets_of(frame, question_words), dict(CANDIDATES), intent.recency)
+    return MemoryPlan(limits, budgets_of(frame, question_words), dict(CANDIDATES), intent.recency)
 
 
 def budgets_of(frame: Frame, question_words: int) -> dict[str, int]:

@@ -13,14 +13,14 @@ from orchestrator.relevance.intent import (
     frame_of,
     intent_of,
     is_greeting,
-    retrieval_plan,
+    memory_plan,
 )
 
 FRAMES = ("conversation", "question", "task", "decision", "creative", "debug")
 
 
 def plan(question: str, frame: str | None = None):
-    return retrieval_plan(intent_of(question), frame_of(question, frame), len(question.split()))
+    return memory_plan(intent_of(question), frame_of(question, frame), len(question.split()))
 
 
 def test_a_greeting_plans_no_query() -> None:
