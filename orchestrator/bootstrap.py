@@ -27,6 +27,7 @@ from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
+from orchestrator.karma.recall import Recall
 from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
@@ -204,6 +205,7 @@ def answers_of(
         host.governor.claims,
         settings.for_strategy(),
         codices.freshness.of,
+        Recall(storage.memories),
         greedy=is_builtin(host.model.setting),
     )
     return Answers(

@@ -6,6 +6,7 @@ A plan ends after the preparation: nothing is inferred and nothing is saved.
 """
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
 
+log = logging.getLogger("lorekeep")
 T = TypeVar("T")
 COMING = (ChildState.PAUSED, ChildState.STARTING, ChildState.BACKOFF)  # there is no engine, but there will be
 PLANS = 4  # of one question: others may take memory between planning and the first token
@@ -203,7 +205,17 @@ class Answers:
         citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
+        await self._remembered(prepared, state.finished)
         yield self._answered(prepared, state, turn, outdated, citations)
+
+    async def _remembered(self, prepared: PreparedQuestion, finished: Finished) -> None:
+        """Which memories the answer used is kept; where that cannot be, the answer stands without it."""
+        if prepared.ask.private:
+            return
+        try:
+            await self.preparer.recall.used(prepared.ask.principal.uid, prepared.recalled.karma, finished.text)
+        except LoreError as fault:
+            log.warning("the use of memories was not kept: %s", fault.message)
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
@@ -299,7 +311,8 @@ class Answers:
         info = self.client.info
         parts = report.placed(reuse, gpu=info is not None and info.device != "CPU")
         before = prepared.conversation.composed
-        why = {BlockKind.ENVIRONMENT: prepared.renewed} if prepared.renewed else {}
+        why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.recalled.karma.why}
+        why = {block: reason for block, reason in why.items() if reason}
         known = (prepared.choice, prepared.served.notice)
         notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated, *prepared.shorter_answer)
         return Lore(
@@ -360,7 +373,8 @@ def saved(
     asked, *answered = closed.turns[len(turn.state.turns) :]
     whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
     gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
-    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed)
+    karma = prepared.recalled.karma
+    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma)
     try:
         if prepared.session is None and ask.session is None:
             conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)

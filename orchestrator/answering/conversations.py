@@ -28,6 +28,7 @@ from formatters.blocks import Role
 from formatters.context import Artifacts, CodexView, EnvironmentView, GistView, StateView, TurnView
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
+from orchestrator.karma.recall import PinnedKarma, karma_from_json, karma_to_json
 from orchestrator.prompt.budget import in_short
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
@@ -93,6 +94,12 @@ MIGRATIONS = (
     CREATE TRIGGER gists_stand BEFORE UPDATE ON gists
         BEGIN SELECT RAISE(ABORT, 'gists are never changed'); END;
     """,
+    """
+    CREATE TABLE karma (
+        session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+        shown TEXT NOT NULL
+    );
+    """,
 )
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
@@ -101,12 +108,14 @@ SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns W
 
 @dataclass(frozen=True)
 class Conversation:
-    """What the next turn begins with. `composed` is the last prompt, to tell where the next one leaves it."""
+    """What the next turn begins with. `composed` is the last prompt, to tell where the next one leaves it; `karma` the
+    memories that it holds, None before its first turn."""
 
     state: StateView
     environment: EnvironmentView | None = None
     codex: CodexView | None = None
     composed: Composed | None = None
+    karma: PinnedKarma | None = None
 
 
 class Conversations:
@@ -121,7 +130,8 @@ class Conversations:
         if kept is not None:
             return kept
         state = _state_of_session(self.sessions.turns(session.id), tokens)
-        return Conversation(in_short(state, self.sessions.gists(session.id)))
+        kept_karma = karma_from_json(self.sessions.karma(session.id))
+        return Conversation(in_short(state, self.sessions.gists(session.id)), karma=kept_karma)
 
     def of_messages(self, uid: int, codex: str | None, messages: Sequence[Message]) -> Conversation:
         return self._get(key_of(uid, codex, messages)) or Conversation(state_of_messages(messages))
@@ -136,7 +146,8 @@ class Conversations:
     ) -> None:
         """Saves what is new: the messages, whole, and gists of earlier ones; `ids` has those of generated texts. Raises
         LoreError."""
-        self.sessions.append(session.id, [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns], gists)
+        stored = [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns]
+        self.sessions.append(session.id, stored, gists, karma_to_json(conversation.karma))
         self._keep(_session_key(session.id), conversation)
 
     def close_messages(
@@ -298,9 +309,11 @@ class SessionStore:
         found = self.select("WHERE uid = ? AND codex IS ? ORDER BY used DESC, id DESC LIMIT 1", uid, codex)
         return found[0] if found else None
 
-    def append(self, session: int, turns: Sequence[StoredTurn], gists: Sequence[GistView] = ()) -> None:
-        """Adds turns at the end, and gists of earlier ones, all or none. The first user's message becomes the title. Raises
-        NotFound."""
+    def append(
+        self, session: int, turns: Sequence[StoredTurn], gists: Sequence[GistView] = (), karma: str = ""
+    ) -> None:
+        """Adds turns at the end, gists of earlier ones, and the memories that they were shown, all or none. The first
+        user's message becomes the title. Raises NotFound."""
         with self.writing() as database:
             if not self.select("WHERE id = ?", session):
                 raise NotFound("the session was dropped meanwhile", "ask again without it")
@@ -317,6 +330,7 @@ class SessionStore:
                 "INSERT OR IGNORE INTO gists VALUES (?, ?, ?, ?, ?)",  # two questions at once may have made one each
                 [(session, gist.first, gist.last, gist.text, now) for gist in gists],
             )
+            database.execute("INSERT OR REPLACE INTO karma VALUES (?, ?)", (session, karma))
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
                 "UPDATE sessions SET used = ?, title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
@@ -335,6 +349,10 @@ class SessionStore:
         """What stands for earlier turns, in their order."""
         rows = self.read("SELECT first, last, text FROM gists WHERE session = ? ORDER BY first", session)
         return [GistView(first=first, last=last, text=text) for first, last, text in rows]
+
+    def karma(self, session: int) -> str:
+        """The memories of its prompts, as they were handed in; '' for none."""
+        return next((text for (text,) in self.read("SELECT shown FROM karma WHERE session = ?", session)), "")
 
     def rename(self, uid: int, name: str, new: str) -> None:
         """Raises NotFound, Conflict or InvalidRequest."""

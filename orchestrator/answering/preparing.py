@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
-from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
+from formatters.context import AttachmentView, KarmaView, SigilView, ToolView, TurnContext
 from governor.ctc import PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
@@ -30,6 +30,7 @@ from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
+from orchestrator.karma.recall import Recall, Recalled, RecallQuestion, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.budget import Governed, condensed, governed, within_reach
@@ -58,6 +59,7 @@ from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.requests import ToolFunction
 
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
+KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
 TEMPERATURE = 0.7  # of a user's model, where the client names none
 NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
 
@@ -118,6 +120,7 @@ class PreparedQuestion(AskedQuestion):
     within: Governed
     decision: Decision
     prefetch: Prefetch
+    recalled: Recalled
     gathered: Gathered
     job: InferenceJob
     unseen: tuple[str, ...]
@@ -173,6 +176,7 @@ class Preparer:
     claims: ClaimSettings
     strategy: StrategyParameters
     fresh: Callable[[str], Freshness]
+    recall: Recall
     greedy: bool
 
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
@@ -183,12 +187,14 @@ class Preparer:
         turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
         decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
+        recalled = await self._recalled(asked, composed, prefetch, limits)
         gathered = await self._evidence(decision, turn, chat_model)
-        if gathered.evidence:
-            turn = turn.model_copy(update={"state": turn.state.model_copy(update={"evidence": gathered.evidence})})
-            composed = await chat_model.composer.compose(turn, ask.think)
+        state = turn.state.model_copy(update={"evidence": gathered.evidence})
+        came = turn.model_copy(update={"karma": recalled.karma.view, "state": state})
+        if came != turn:
+            turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
-        return self._prepared(asked, within, decision, prefetch, gathered)
+        return self._prepared(asked, within, decision, prefetch, recalled, gathered)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
         """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
@@ -267,6 +273,7 @@ class Preparer:
             sigil=sigil,
             codex=codex,
             environment=environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools),
+            karma=asked.conversation.karma.view if asked.conversation.karma is not None else KarmaView(),
             state=state.model_copy(update={"attachments": asked.attachments}),
             query=asked.messages.question,
         )
@@ -301,6 +308,23 @@ class Preparer:
         use = ContextUse(composed.assembled.tokens - floor, asked.grant.window, limits.tokens - floor)
         return prefetch_for(asked.messages.question, use, more=self.strategy.phrases)
 
+    async def _recalled(
+        self, asked: AskedQuestion, composed: Composed, prefetch: Prefetch, limits: PromptLimits
+    ) -> Recalled:
+        """Its memories; none for who may not read them."""
+        question = RecallQuestion(
+            uid=asked.ask.principal.uid,
+            codex=asked.codex_state.name if asked.codex_state is not None else None,
+            text=asked.messages.question,
+            turns=[turn.text for turn in asked.conversation.state.turns],
+            room=share(max(0, limits.tokens - composed.assembled.tokens), KARMA_SHARE),
+            prefetch=prefetch,
+            frame=asked.ask.frame,
+        )
+        if not asked.ask.principal.may("memory:read"):
+            return unremembered(question)
+        return await self.recall.recall(question, asked.conversation.karma)
+
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:
             return Gathered()
@@ -318,7 +342,13 @@ class Preparer:
     # -- the result
 
     def _prepared(
-        self, asked: AskedQuestion, within: Governed, decision: Decision, prefetch: Prefetch, gathered: Gathered
+        self,
+        asked: AskedQuestion,
+        within: Governed,
+        decision: Decision,
+        prefetch: Prefetch,
+        recalled: Recalled,
+        gathered: Gathered,
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
         unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
@@ -327,6 +357,7 @@ class Preparer:
             within=within,
             decision=decision,
             prefetch=prefetch,
+            recalled=recalled,
             gathered=gathered,
             job=self._job(asked, within.composed),
             unseen=unseen,

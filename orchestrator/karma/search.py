@@ -20,6 +20,55 @@ from orchestrator.karma.store import TOKENIZER, MemoryStore, marks
 MOST_WORDS = 24  # of a question
 COUNTED = 1_000  # memories that hold a word; a question of words in more of them is searched in the newest so many
 NAMED = 2.0  # an entity weighs as two words
+PLAIN = frozenset(  # verbs of questions about anything: they say nothing of what a memory is about
+    [
+        "ask",
+        "asked",
+        "call",
+        "called",
+        "explain",
+        "find",
+        "found",
+        "get",
+        "gets",
+        "give",
+        "go",
+        "got",
+        "happen",
+        "happened",
+        "keep",
+        "kept",
+        "know",
+        "known",
+        "look",
+        "made",
+        "make",
+        "makes",
+        "mean",
+        "means",
+        "need",
+        "needs",
+        "put",
+        "remember",
+        "say",
+        "says",
+        "see",
+        "set",
+        "show",
+        "tell",
+        "think",
+        "told",
+        "try",
+        "use",
+        "used",
+        "uses",
+        "using",
+        "want",
+        "wants",
+        "work",
+        "works",
+    ]
+)
 FLOOR = 0.35  # of similarity; below it a memory does not answer the question
 
 
@@ -51,7 +100,8 @@ class MemorySearch:
         entities: Sequence[str] = (),
     ) -> list[FoundMemory]:
         """Candidates of these kinds, the most similar first; as many as asked for of each. Raises LoreError."""
-        terms = query_words(question, MOST_WORDS)
+        asked = query_words(question, MOST_WORDS)
+        terms = [term for term in asked if term not in PLAIN] or asked
         if not terms or not candidates:
             return []
         counts = {term: self._count(term) for term in terms}

@@ -28,6 +28,8 @@ from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier
+from orchestrator.karma.recall import Recall
+from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, Floor, TokenCache
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
 from orchestrator.prompt.evidence import FoundPassages
@@ -87,6 +89,7 @@ class SmallHouse:
         self.composer = Composer(builtin(), template, probe(template), Assembler(self.tokens, "root"))
         self.tools, self.stop, self.opens_thought = (), (), False
         self.sessions = SessionStore(self.folder / "sessions.sqlite3")
+        self.memories = MemoryStore(self.folder / "memories.sqlite3")
         self.info = SimpleNamespace(device="CPU", kv_bytes_per_token=8.0)
         self.snapshot, self.reason = EngineSnapshot(0), ""
         self.state, self.loaded, self.paused = ChildState.READY, 1.0, None
@@ -151,6 +154,7 @@ class SmallHouse:
             ClaimSettings(gist_s=self.seconds),
             DEFAULT_STRATEGY,
             fresh,
+            Recall(self.memories),
             True,
         )
 

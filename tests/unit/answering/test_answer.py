@@ -17,7 +17,9 @@ from orchestrator.answering.conversations import Conversation, Conversations, Se
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget
+from orchestrator.karma.recall import PinnedKarma, Recalled
 from orchestrator.prompt.budget import Governed
+from orchestrator.relevance.intent import NOTHING, frame_of, intent_of
 from orchestrator.service import Ask, Message, Principal, Text
 from orchestrator.wire.answers import Waiting
 
@@ -28,7 +30,14 @@ def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
     """As far as saving reads it."""
     missing: dict[str, Any] = {name: cast(Any, None) for name in PreparedQuestion.__dataclass_fields__}
     within = Governed(turn, cast(Any, None))
-    given = {"ask": ask, "within": within, "conversation": Conversation(StateView()), "unseen": ()}
+    recalled = Recalled(frame_of(""), intent_of(""), NOTHING, PinnedKarma())
+    given = {
+        "ask": ask,
+        "within": within,
+        "conversation": Conversation(StateView()),
+        "unseen": (),
+        "recalled": recalled,
+    }
     return PreparedQuestion(**{**missing, **given})
 
 

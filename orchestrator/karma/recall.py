@@ -1,0 +1,221 @@
+"""The Karma block of a conversation: built once, then the same to the byte until a refresh is due.
+
+    1  there is none yet, or what it holds was forgotten, superseded or turned suspect     a refresh is due
+    2  the frame changed to one that the words name                                       due
+    3  the question names something that the block does not hold                          due
+    4  else the block stays, whatever else is remembered meanwhile
+
+A refresh that finds nothing new leaves the block as it is. Censors stand in every block. `refresh_due` decides; the search
+runs in a worker thread. Knows no prompt beside its own block.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from codex.words import stem, words
+from formatters.context import KarmaEntry, KarmaView
+from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
+from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
+from orchestrator.karma.search import MemorySearch
+from orchestrator.karma.store import MemoryStore, marks
+from orchestrator.prompt.prefetch import Prefetch
+from orchestrator.relevance.intent import (
+    ALWAYS,
+    KINDS,
+    NOTHING,
+    Frame,
+    MemoryPlan,
+    QuestionIntent,
+    frame_of,
+    intent_of,
+    memory_plan,
+)
+
+CENSORS_SHOWN = 12
+TOKEN_CHARS = 4
+WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
+HEADINGS = {
+    Kind.CENSOR: ("Active Constraints", "censors"),
+    Kind.DECISION: ("Relevant Past Decisions", "decisions"),
+    Kind.FACT: ("Known Information", "facts"),
+    Kind.PROCEDURE: ("Procedure", "procedures"),
+    Kind.EPISODE: ("Past Experience", "episodic_memory"),
+}
+
+
+@dataclass(frozen=True)
+class ShownEntry:
+    """A memory in a block: its id and kind, the text of it that is shown, and the moment of its record's last change."""
+
+    id: str
+    kind: Kind
+    text: str
+    updated: float
+
+
+@dataclass(frozen=True)
+class PinnedKarma:
+    """The block that a conversation has. `frame`: what it was built for; `why`: why it was built, '' where it was kept."""
+
+    entries: tuple[ShownEntry, ...] = ()
+    frame: str = ""
+    why: str = ""
+
+    @property
+    def view(self) -> KarmaView:
+        return KarmaView(entries=tuple(map(_entry, self.entries)))
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What a question's memories were decided from, and the block."""
+
+    frame: Frame
+    intent: QuestionIntent
+    plan: MemoryPlan
+    karma: PinnedKarma
+
+
+@dataclass(frozen=True)
+class RecallQuestion:
+    """A question as recall sees it. `turns`: texts of its conversation; `room`: tokens that the block may take."""
+
+    uid: int
+    codex: str | None
+    text: str
+    turns: Sequence[str]
+    room: int
+    prefetch: Prefetch
+    frame: str | None = None
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Builds and keeps blocks. `clock`: seconds since the epoch."""
+
+    store: MemoryStore
+    clock: Callable[[], float] = time.time
+
+    async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
+        """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
+        frame, intent = _frame(question, pinned), intent_of(question.text)
+        factor = question.prefetch.factor if question.prefetch.wanted else 0.0
+        plan = memory_plan(intent, frame, len(question.text.split()), factor)
+        karma = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
+        return Recalled(frame, intent, plan, karma)
+
+    async def used(self, uid: int, karma: PinnedKarma, answer: str) -> None:
+        """An answer was given with this block: which of its memories it references is kept. Raises LoreError."""
+        if karma.entries:
+            marked = {one.id: referenced(one.text, answer) for one in karma.entries}
+            await asyncio.to_thread(self.store.shown, uid, marked)
+
+    def _block(
+        self,
+        question: RecallQuestion,
+        pinned: PinnedKarma | None,
+        frame: Frame,
+        intent: QuestionIntent,
+        plan: MemoryPlan,
+    ) -> PinnedKarma:
+        standing = self._standing(question.uid, pinned)
+        why = refresh_due(pinned, standing, frame.name, intent)
+        if not why and pinned is not None:
+            return replace(pinned, why="")
+        made = (*self._censors(question), *self._found(question, frame, intent, plan))
+        entries = tuple(ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated) for one in made)
+        kept = () if pinned is None else tuple(one for one in pinned.entries if standing.get(one.id) == one.updated)
+        if len(entries) <= sum(one.kind is Kind.CENSOR for one in entries) and kept:
+            entries = kept  # nothing is known of what is asked: what the conversation has stays
+        if pinned is not None and entries == pinned.entries:
+            return replace(pinned, frame=frame.name, why="")
+        return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else "")
+
+    def _standing(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:
+        """Of what the block holds, by id, what may still be shown, with the moment of its last change."""
+        ids = [one.id for one in pinned.entries] if pinned is not None else []
+        if not ids:
+            return {}
+        query = f"SELECT id, state, updated FROM memories WHERE uid = ? AND id IN ({marks(ids)})"  # noqa: S608
+        return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
+
+    def _censors(self, question: RecallQuestion) -> list[RankedMemory]:
+        records = self.store.all_of(question.uid, kind=Kind.CENSOR, limit=10 * CENSORS_SHOWN)
+        mine = [one for one in records if one.is_shown and one.codex in (None, question.codex)]
+        return [RankedMemory(one, 1.0, 1.0, _with_reason(one, one.summary)) for one in mine[:CENSORS_SHOWN]]
+
+    def _found(
+        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan
+    ) -> list[RankedMemory]:
+        if not plan.kinds:
+            return []
+        search = MemorySearch(self.store)
+        found = search.find(question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
+        usage = self.store.usage(question.uid, [one.record.id for one in found])
+        turns = question.turns[-2 * frame.window :]
+        least = question.prefetch.min_trust
+        chosen = [
+            replace(one, shown=_with_reason(one.record, one.shown))
+            for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
+        ]
+        total = min(frame.total - ALWAYS, question.room)
+        budgets = {kind: plan.budgets[kind] for kind in KINDS}
+        return filled(chosen, budgets, total, lambda text: -(-len(text) // TOKEN_CHARS))
+
+
+def unremembered(question: RecallQuestion) -> Recalled:
+    """Of a question whose asker may not read memories."""
+    return Recalled(frame_of(question.text, question.frame), intent_of(question.text), NOTHING, PinnedKarma())
+
+
+def refresh_due(pinned: PinnedKarma | None, standing: Mapping[str, float], frame: str, intent: QuestionIntent) -> str:
+    """Why the block is built anew, by the table above; '' where it stays."""
+    if pinned is None:
+        return "the conversation begins"
+    gone = [one.id for one in pinned.entries if standing.get(one.id) != one.updated]
+    if gone:
+        return f"memory {gone[0]} changed"
+    if frame != pinned.frame:
+        return f"frame changed to {frame}"
+    held = {stem(word) for one in pinned.entries for word in words(one.text)}
+    missing = [name for name in intent.entities if not held & {stem(word) for word in words(name)}]
+    return f"the question names {missing[0]}" if missing and len(missing) == len(intent.entities) else ""
+
+
+def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
+    """The frame of the question; that of the conversation where the words name none."""
+    frame = frame_of(question.text, question.frame)
+    if question.frame or pinned is None or not pinned.frame or frame.name not in WEAK:
+        return frame
+    return frame_of(question.text, pinned.frame)
+
+
+def _with_reason(record: MemoryRecord, text: str) -> str:
+    """One line; a memory whose code changed says so to the model."""
+    line = text if record.verbatim else " ".join(text.split())
+    return f"{line} (may be outdated: {record.suspect})" if record.suspect else line
+
+
+def _entry(one: ShownEntry) -> KarmaEntry:
+    heading, node = HEADINGS[one.kind]
+    return KarmaEntry(
+        heading=heading, text=one.text, source=f"memory:{one.id}", node=node, pinned=one.kind is Kind.CENSOR
+    )
+
+
+def karma_to_json(karma: PinnedKarma | None) -> str:
+    """For a session's file."""
+    return "" if karma is None else json.dumps([karma.frame, [list(vars(one).values()) for one in karma.entries]])
+
+
+def karma_from_json(text: str) -> PinnedKarma | None:
+    """What `karma_to_json` gave."""
+    if not text:
+        return None
+    frame, entries = json.loads(text)
+    return PinnedKarma(
+        tuple(ShownEntry(one, Kind(kind), shown, updated) for one, kind, shown, updated in entries), frame
+    )

@@ -1,0 +1,134 @@
+"""The memories of a conversation: built once, the same until a refresh is due, and gone once they are forgotten."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, karma_from_json, karma_to_json
+from orchestrator.karma.records import Kind, NewMemory
+from orchestrator.karma.store import MemoryStore
+from orchestrator.prompt.prefetch import ContextUse, prefetch_for
+
+ME = 1000
+EMPTY = prefetch_for("", ContextUse(0, 8_000))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MemoryStore]:
+    opened = MemoryStore(tmp_path / "memories.sqlite3")
+    yield opened
+    opened.close()
+
+
+def remember(store: MemoryStore, text: str, kind: Kind = Kind.FACT, **more: object):
+    return store.add(replace(NewMemory(ME, kind, text), **more))  # type: ignore[arg-type]
+
+
+def recalled(store: MemoryStore, text: str, pinned: PinnedKarma | None = None, **more: object) -> Recalled:
+    question = replace(RecallQuestion(ME, "demo", text, (), 4_000, EMPTY), **more)  # type: ignore[arg-type]
+    return anyio.run(Recall(store).recall, question, pinned)
+
+
+def texts(found: Recalled) -> list[str]:
+    return [one.text for one in found.karma.entries]
+
+
+def headings(found: Recalled) -> list[str]:
+    return [one.heading for one in found.karma.view.entries]
+
+
+def test_should_we_use_redis_has_both_constraints_the_past_decisions_first_and_little_of_the_window(
+    store: MemoryStore,
+) -> None:
+    remember(store, "Never add a service without an owner.", Kind.CENSOR)
+    remember(store, "Never store passwords in a cache.", Kind.CENSOR)
+    remember(store, "We chose Redis for caching of sessions, because it expires keys.", Kind.DECISION)
+    remember(store, "We decided against Redis for queues.", Kind.DECISION)
+    remember(store, "Redis runs on port 6379 for caching.")
+    remember(store, "To deploy Redis for caching: build, push, restart.", Kind.PROCEDURE)
+    remember(store, "The office has a garden.")
+    found = recalled(store, "Should we use Redis for caching?")
+    assert found.frame.name == "decision"
+    assert headings(found)[:4] == ["Active Constraints"] * 2 + ["Relevant Past Decisions"] * 2
+    assert "The office has a garden." not in texts(found)
+    assert sum(map(len, texts(found))) < 2_000 * 4
+
+
+def test_the_block_stays_to_the_byte_while_nothing_is_due(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    first = recalled(store, "what is the cache?")
+    remember(store, "The cache has a limit of 2 GB.")
+    second = recalled(store, "and its limit?", first.karma)
+    assert second.karma == replace(first.karma, why="")
+
+
+def test_a_question_that_names_something_else_refreshes_it_and_says_so(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    remember(store, "The parser of conf.toml is hand written.")
+    first = recalled(store, "what is the cache?")
+    second = recalled(store, "who wrote the parser of conf.toml?", first.karma)
+    assert texts(second) == ["The parser of conf.toml is hand written."]
+    assert second.karma.why == "refreshed: the question names conf.toml"
+
+
+def test_a_question_about_what_nobody_remembers_leaves_the_block_as_it_is(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    first = recalled(store, "what is the cache?")
+    assert recalled(store, "where is zeppelin.py?", first.karma).karma == replace(first.karma, why="")
+
+
+def test_a_memory_that_is_forgotten_leaves_the_block_of_a_running_conversation(store: MemoryStore) -> None:
+    added = remember(store, "The cache is Redis.")
+    first = recalled(store, "what is the cache?")
+    store.forget(ME, added.id)
+    second = recalled(store, "and how big is it?", first.karma)
+    assert texts(second) == []
+    assert second.karma.why == f"refreshed: memory {added.id} changed"
+
+
+def test_a_question_without_a_frame_of_its_own_keeps_that_of_the_conversation(store: MemoryStore) -> None:
+    first = recalled(store, "Why does this raise an exception?")
+    assert recalled(store, "and in line 7?", first.karma).frame.name == "debug"
+    assert recalled(store, "fix it", first.karma).frame.name == "task"
+
+
+def test_a_greeting_searches_nothing_but_constraints_stand(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(store, "hey is for horses")
+    remember(store, "Never push to main.", Kind.CENSOR)
+    asked: list[str] = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda query, *values: asked.append(query) or read(query, *values))
+    assert texts(recalled(store, "hey")) == ["Never push to main."]
+    assert not [query for query in asked if "MATCH" in query]
+
+
+def test_a_memory_whose_code_changed_says_so_to_the_model(store: MemoryStore) -> None:
+    added = remember(store, "The cache is Redis.", codex="demo")
+    store.mark_suspect("demo", {added.id: "src/cache.py changed"})
+    assert texts(recalled(store, "what is the cache?")) == [
+        "The cache is Redis. (may be outdated: src/cache.py changed)"
+    ]
+
+
+def test_without_room_no_memory_is_taken(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    assert texts(recalled(store, "what is the cache?", room=0)) == []
+    assert texts(recalled(store, "what is the cache?", prefetch=prefetch_for("", ContextUse(99, 100)))) == []
+
+
+def test_a_block_is_the_same_after_it_was_written_and_read(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    karma = recalled(store, "what is the cache?").karma
+    assert karma_from_json(karma_to_json(karma)) == karma
+    assert karma_from_json(karma_to_json(None)) is None
+
+
+def test_an_answer_that_uses_a_memory_counts_for_it(store: MemoryStore) -> None:
+    used, unused = remember(store, "The cache is Redis."), remember(store, "Zebras have stripes.")
+    karma = recalled(store, "cache or zebras?").karma
+    anyio.run(Recall(store).used, ME, karma, "Redis is the cache.")
+    usage = store.usage(ME, [used.id, unused.id])
+    assert {one: usage[one].referenced > 0 for one in usage} == {used.id: True, unused.id: False}
