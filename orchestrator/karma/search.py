@@ -20,55 +20,12 @@ from orchestrator.karma.store import TOKENIZER, MemoryStore, marks
 MOST_WORDS = 24  # of a question
 COUNTED = 1_000  # memories that hold a word; a question of words in more of them is searched in the newest so many
 NAMED = 2.0  # an entity weighs as two words
-PLAIN = frozenset(  # verbs of questions about anything: they say nothing of what a memory is about
-    [
-        "ask",
-        "asked",
-        "call",
-        "called",
-        "explain",
-        "find",
-        "found",
-        "get",
-        "gets",
-        "give",
-        "go",
-        "got",
-        "happen",
-        "happened",
-        "keep",
-        "kept",
-        "know",
-        "known",
-        "look",
-        "made",
-        "make",
-        "makes",
-        "mean",
-        "means",
-        "need",
-        "needs",
-        "put",
-        "remember",
-        "say",
-        "says",
-        "see",
-        "set",
-        "show",
-        "tell",
-        "think",
-        "told",
-        "try",
-        "use",
-        "used",
-        "uses",
-        "using",
-        "want",
-        "wants",
-        "work",
-        "works",
-    ]
-)
+# Verbs of questions about anything: they say nothing of what a memory is about.
+_PLAIN_VERBS = """
+    ask asked call called explain find found get gets give go got happen happened keep kept know known look made make makes
+    mean means need needs put remember say says see set show tell think told try use used uses using want wants work works
+"""
+PLAIN = frozenset(_PLAIN_VERBS.split())
 FLOOR = 0.35  # of similarity; below it a memory does not answer the question
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from formatters.writers import karma_items
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, karma_from_json, karma_to_json
 from orchestrator.karma.records import Kind, NewMemory
 from orchestrator.karma.store import MemoryStore
@@ -37,7 +38,8 @@ def texts(found: Recalled) -> list[str]:
 
 
 def headings(found: Recalled) -> list[str]:
-    return [one.heading for one in found.karma.view.entries]
+    """As the block is written."""
+    return [item.text.strip("# \n") for item in karma_items(found.karma.view) if item.text.startswith("# ")]
 
 
 def test_should_we_use_redis_has_both_constraints_the_past_decisions_first_and_little_of_the_window(
@@ -52,7 +54,8 @@ def test_should_we_use_redis_has_both_constraints_the_past_decisions_first_and_l
     remember(store, "The office has a garden.")
     found = recalled(store, "Should we use Redis for caching?")
     assert found.frame.name == "decision"
-    assert headings(found)[:4] == ["Active Constraints"] * 2 + ["Relevant Past Decisions"] * 2
+    assert headings(found) == ["Active Constraints", "Relevant Past Decisions", "Known Information", "Procedure"]
+    assert len(texts(found)) == 6
     assert "The office has a garden." not in texts(found)
     assert sum(map(len, texts(found))) < 2_000 * 4
 
