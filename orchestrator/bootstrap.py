@@ -27,6 +27,7 @@ from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
+from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import ChatModel
@@ -72,6 +73,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         session_store=storage.sessions,
+        kept_memories=Memories(storage.memories),
         machine=host.machine,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,

@@ -23,18 +23,20 @@ from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
+from orchestrator.karma.memories import Memories
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel, paused, why_waiting
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
-from orchestrator.prompt.situation import choose_codex
+from orchestrator.prompt.situation import around, choose_codex
 from orchestrator.reports.status import About, away_event
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEvent, ModelEvent, Principal
-from orchestrator.wire.answers import PlanReply
+from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
+from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
 from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
@@ -138,6 +140,7 @@ class Program:
     reports: CodexReports
     searcher: ArchiveSearch
     session_store: SessionStore
+    kept_memories: Memories
     machine: Machine
     meter: ContextMeter
     client: EngineClient
@@ -359,6 +362,43 @@ class Program:
 
     async def drop_session(self, principal: Principal, name: str) -> None:
         await asyncio.to_thread(self.session_store.drop, principal.uid, name)
+
+    # -- memories
+
+    async def memories(
+        self, principal: Principal, kind: str | None = None, codex: str | None = None, state: str | None = None
+    ) -> tuple[MemoryView, ...]:
+        return await asyncio.to_thread(self.kept_memories.all_of, principal.uid, kind, codex, state)
+
+    async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
+        return await asyncio.to_thread(self.kept_memories.review, principal.uid)
+
+    async def memory(self, principal: Principal, id: str) -> MemoryView:  # noqa: A002 - the record's own word
+        return await asyncio.to_thread(self.kept_memories.get, principal.uid, id)
+
+    async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
+        named = None if body.codex == BARE else body.codex
+        codex = named if body.imported else await self._codex_meant(body.codex, body.cwd)
+        return await asyncio.to_thread(self.kept_memories.add, principal.uid, principal.sigil, codex, body)
+
+    async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
+        return await asyncio.to_thread(self.kept_memories.change, principal.uid, id, body)
+
+    async def forget_memory(self, principal: Principal, id: str) -> str:  # noqa: A002
+        return await asyncio.to_thread(self.kept_memories.forget, principal.uid, id)
+
+    async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
+        codex = await self._codex_meant(body.codex, body.cwd)
+        search = self.kept_memories.search
+        return await asyncio.to_thread(search, principal.uid, codex, body.query, body.kind, body.n)
+
+    async def _codex_meant(self, named: str | None, cwd: str) -> str | None:
+        """The codex of this name or around this folder; None where neither is said or nothing is loaded there. Raises
+        NotFound for an unknown name."""
+        candidates = await self.lifecycle.candidates(named, cwd)
+        if named is None and not around(cwd, candidates):
+            return None
+        return choose_codex(named, cwd, candidates)[0]
 
     # -- models, and what the daemon says of itself
 

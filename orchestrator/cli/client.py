@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 CONNECT_TIMEOUT_S = 5.0
-LISTS = {"codex": "lore codex list", "session": "lore session list"}
+LISTS = {"codex": "lore codex list", "session": "lore session list", "memory": "lore memory list"}
 
 
 class Failure(Exception):

@@ -56,6 +56,9 @@ def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same:
         return Settled(MemoryState.PROPOSED)
     later = max((one for one in same if one.created > created), key=lambda one: one.created, default=None)
     if later is not None:
+        had = next((one for one in standing if one.successor), None)
+        if had is not None:
+            return Settled(had.state, repeats=had)
         return Settled(MemoryState.SUPERSEDED, successor=later.id)
     return Settled(new.first_state, supersedes=tuple(same))
 

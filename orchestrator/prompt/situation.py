@@ -90,7 +90,7 @@ def choose_codex(
         return _kept(asked, candidates, conversation), ""
     if asked is not None:
         return (None if asked == BARE else _named(asked, candidates)), ""
-    *others, chosen = _around(cwd, candidates) or [_only(candidates)]
+    *others, chosen = around(cwd, candidates) or [_only(candidates)]
     too = f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"
     return chosen, too if others else ""
 
@@ -118,7 +118,7 @@ def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
     raise no_codex(name, names)
 
 
-def _around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
+def around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
     """Names, sorted, of what is loaded from the deepest folder that holds the working directory."""
     holding = [candidate for candidate in candidates if cwd and PurePosixPath(cwd).is_relative_to(candidate.root)]
     deepest = max((len(PurePosixPath(candidate.root).parts) for candidate in holding), default=0)

@@ -9,6 +9,8 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkdtemp
 
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
@@ -24,6 +26,8 @@ from orchestrator.errors import (
     OverBudget,
     Paused,
 )
+from orchestrator.karma.memories import Memories
+from orchestrator.karma.store import MemoryStore
 from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
     Answered,
@@ -41,6 +45,7 @@ from orchestrator.service import (
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
+from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
@@ -93,6 +98,7 @@ class SmallService:
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
+    kept: Memories = field(default_factory=lambda: Memories(MemoryStore(Path(mkdtemp()) / "memories.sqlite3")))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -215,6 +221,29 @@ class SmallService:
     async def drop_session(self, principal: Principal, name: str) -> None:
         await self.session(principal, name)
         del self.talks[name]
+
+    async def memories(
+        self, principal: Principal, kind: str | None = None, codex: str | None = None, state: str | None = None
+    ) -> tuple[MemoryView, ...]:
+        return self.kept.all_of(principal.uid, kind, codex, state)
+
+    async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
+        return self.kept.review(principal.uid)
+
+    async def memory(self, principal: Principal, id: str) -> MemoryView:  # noqa: A002
+        return self.kept.get(principal.uid, id)
+
+    async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
+        return self.kept.add(principal.uid, principal.sigil, None if body.codex == "none" else body.codex, body)
+
+    async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
+        return self.kept.change(principal.uid, id, body)
+
+    async def forget_memory(self, principal: Principal, id: str) -> str:  # noqa: A002
+        return self.kept.forget(principal.uid, id)
+
+    async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
+        return self.kept.search(principal.uid, body.codex, body.query, body.kind, body.n)
 
     async def models(self) -> list[ModelRow]:
         return [MODEL]

@@ -79,6 +79,13 @@ def test_an_older_value_that_is_imported_later_is_the_superseded_one(store: Memo
     assert store.get(ME, new.id).state is MemoryState.NEW
 
 
+def test_a_superseded_value_that_is_imported_again_is_the_one_that_was(store: MemoryStore, clock: Clock) -> None:
+    old = store.add(storage("Storage is Postgres.", created=clock.now - DAY))
+    store.add(storage("Storage is SQLite."))
+    assert store.add(storage("Storage is Postgres.", created=clock.now - DAY)).id == old.id
+    assert len(store.all_of(ME)) == 2
+
+
 def test_entries_of_a_list_stand_beside_each_other(store: MemoryStore) -> None:
     for text in ("write the docs", "run the benchmark"):
         store.add(fact(text, subject="list:tasks", attribute="entry"))

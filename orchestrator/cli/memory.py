@@ -1,0 +1,304 @@
+"""`lore memory`: what is remembered of you and of your codebases."""
+
+import json
+import re
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from orchestrator.cli import options as given
+from orchestrator.cli.ask import working_directory
+from orchestrator.cli.client import Daemon, Failure, route_part
+from orchestrator.cli.terminal import Report, done, facts, is_terminal, output, plural, table
+from orchestrator.wire import faults
+
+app = typer.Typer(no_args_is_help=True, help="What is remembered.")
+Id = Annotated[str, typer.Argument(metavar="ID", help="the memory, or the beginning of its id")]
+Codex = Annotated[str | None, given.option("-c, --codex NAME", "its codex; left out: by your folder; none: no codex")]
+KINDS = "decision, fact, procedure, episode or censor"
+KEPT = (  # in an exported file
+    *("kind", "codex", "subject", "attribute", "verbatim", "created"),
+    *("confidence", "domain", "outcome", "evidence"),
+)
+_CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, given.option("--kind KIND", KINDS)] = None,
+    codex: Annotated[str | None, given.option("-c, --codex NAME", "of this codex; none: of no codex")] = None,
+    state: Annotated[str | None, given.option("--state STATE", "in this state alone")] = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Lists them, the newest first."""
+    asked = {"kind": kind, "codex": codex, "state": state}
+    report = Daemon(socket).call("GET", route_with({name: value for name, value in asked.items() if value}))
+    output(report, page, as_json=as_json, empty='none yet; lore memory add "…" makes one')
+
+
+@app.command()
+def review(as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Lists what a person should look at: proposals, and what may be outdated."""
+    report = Daemon(socket).call("GET", route_with({"review": "1"}))
+    output(report, review_page, as_json=as_json, empty="nothing to review")
+
+
+@app.command()
+def show(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows one memory in full."""
+    report = Daemon(socket).call("GET", f"/v1/memories/{route_part(memory, 'memory')}")
+    output(report, whole_page, as_json=as_json)
+
+
+@app.command()
+def add(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="what is to be remembered; - reads standard input")],
+    kind: Annotated[str, given.option("--kind KIND", KINDS)] = "fact",
+    codex: Codex = None,
+    about: Annotated[str, given.option("--about SUBJECT", "what a fact is about; me: you")] = "",
+    attribute: Annotated[str, given.option("--attribute NAME", "what of it; another value supersedes the former")] = "",
+    list_name: Annotated[str, given.option("--list NAME", "an entry of this list")] = "",
+    cite: Annotated[
+        list[str] | None, given.option("--cite PLACE", "code that it is about: PATH or PATH:START-END")
+    ] = None,
+    verbatim: Annotated[bool, given.option("--verbatim", "never shortened")] = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Remembers something. The same again confirms it."""
+    body: dict[str, Any] = {
+        "kind": kind,
+        "text": sys.stdin.read() if text == "-" else text,
+        "codex": codex,
+        "cwd": working_directory(),
+        "subject": f"list:{list_name}" if list_name else "user" if about == "me" else about,
+        "attribute": attribute,
+        "verbatim": verbatim,
+        "evidence": [cited(place) for place in cite or ()],
+    }
+    report = Daemon(socket).call("POST", "/v1/memories", body)
+    done(report, added_words(report["memory"]), as_json=as_json)
+
+
+@app.command()
+def rate(
+    memory: Id,
+    vote: Annotated[str, typer.Argument(metavar="up|down", help="whether it helped")],
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Moves its trust."""
+    if vote not in ("up", "down"):
+        raise Failure(faults.USAGE, f"{vote!r} is neither up nor down")
+    changed(memory, {"do": vote}, "trust {trust:.2f}", as_json=as_json, socket=socket)
+
+
+@app.command()
+def confirm(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Says that it is true."""
+    changed(memory, {"do": "confirm"}, "{state}", as_json=as_json, socket=socket)
+
+
+@app.command()
+def consecrate(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Never shortens it; it is the last to go."""
+    changed(memory, {"do": "consecrate"}, "consecrated", as_json=as_json, socket=socket)
+
+
+@app.command()
+def retire(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows it to no model any more, and keeps it."""
+    changed(memory, {"do": "retire"}, "{state}", as_json=as_json, socket=socket)
+
+
+@app.command()
+def outcome(
+    memory: Id,
+    came: Annotated[str, typer.Argument(metavar="OUTCOME", help="pending, success, partial or failure")],
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Says what became of a decision."""
+    changed(memory, {"do": "outcome", "outcome": came}, "{outcome}", as_json=as_json, socket=socket)
+
+
+@app.command()
+def forget(
+    memory: Id,
+    yes: Annotated[bool, given.option("--yes", "do not ask")] = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Deletes it for good. Asks before it deletes a decision."""
+    daemon = Daemon(socket)
+    route = f"/v1/memories/{route_part(memory, 'memory')}"
+    found = daemon.call("GET", route)["memory"]
+    if found["kind"] == "decision" and not yes:
+        asked_again(found)
+    done(daemon.call("DELETE", route), f"forgot {found['id']}: {found['micro']}", as_json=as_json)
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="words, or a question")],
+    kind: Annotated[str | None, given.option("--kind KIND", KINDS)] = None,
+    codex: Codex = None,
+    most: Annotated[int, given.option("-n N", "most memories", min=1, max=100)] = 10,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Finds memories that hold words of the query."""
+    body = {"query": query, "kind": kind, "codex": codex, "cwd": working_directory(), "n": most}
+    report = Daemon(socket).call("POST", "/v1/memories/search", body)
+    if not report["memories"]:
+        raise Failure(faults.NOT_FOUND, f"no memory holds words of {query!r}", "lore memory list shows all")
+    output(report, found_page, as_json=as_json)
+
+
+@app.command()
+def export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="a folder; made where there is none")],
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Writes each memory as a text file, fit for version control."""
+    memories = Daemon(socket).call("GET", "/v1/memories")["memories"]
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for one in memories:
+        path = target / f"{one['kind']}-{one['id']}.md"
+        path.write_text(as_file(one), encoding="utf-8")
+    report = {"exported": len(memories), "folder": str(target)}
+    done(report, f"{plural(len(memories), 'memory', 'memories')} in {target}", as_json=as_json)
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="what lore memory export wrote")],
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Reads what export wrote. What is remembered already is confirmed, not doubled."""
+    files = sorted(Path(folder).glob("*.md"))
+    if not files:
+        raise Failure(faults.NOT_FOUND, f"{folder} holds no memories", "lore memory export DIR writes them")
+    bodies = [(path, from_file(path)) for path in files]  # all are read before the first is kept
+    daemon = Daemon(socket)
+    had = {one["id"] for one in daemon.call("GET", "/v1/memories")["memories"]}
+    kept = [daemon.call("POST", "/v1/memories", body)["memory"]["id"] for _, body in bodies]
+    new = len(set(kept) - had)
+    done({"imported": new, "known": len(kept) - new}, f"{new} new, {len(kept) - new} known already", as_json=as_json)
+
+
+# -- pages
+
+
+def page(report: Report) -> str:
+    heads = ("id", "kind", "state", "codex", "trust", "made", "memory")
+    return table(heads, [row(one) for one in report["memories"]])
+
+
+def row(one: Report) -> tuple[str, ...]:
+    made = datetime.fromtimestamp(one["created"]).astimezone().strftime("%Y-%m-%d")
+    state = f"{one['state']}, suspect" if one["suspect"] else one["state"]
+    return one["id"], one["kind"], state, one["codex"] or "", f"{one['trust']:.2f}", made, one["micro"]
+
+
+def review_page(report: Report) -> str:
+    lines = [f"{one['id']}  {one['micro']}\n            {why(one)}" for one in report["memories"]]
+    return "\n".join([*lines, "lore memory confirm ID, or lore memory retire ID"] if lines else [])
+
+
+def why(one: Report) -> str:
+    return f"may be outdated: {one['suspect']}" if one["suspect"] else f"{one['state']}, from {one['source']}"
+
+
+def whole_page(report: Report) -> str:
+    one = report["memory"]
+    when = datetime.fromtimestamp(one["created"]).astimezone().strftime("%Y-%m-%d %H:%M")
+    about = f"{one['subject']} {one['attribute']}".strip()
+    rows = (
+        ("memory", f"{one['id']}, {one['kind']}, {one['state']}"),
+        ("about", ", ".join(filter(None, (about, one["codex"])))),
+        ("made", f"{when}, by {one['source']}"),
+        ("trust", f"{one['trust']:.2f}, confidence {one['confidence']:.2f}, confirmed {one['confirmations']} times"),
+        ("used by", plural(one["activations"], "answer")),
+        ("outcome", one["outcome"] or ""),
+        ("outdated", one["suspect"]),
+        ("replaced by", one["successor"]),
+        ("cites", ", ".join(place(each) for each in one["evidence"])),
+    )
+    return f"{facts([pair for pair in rows if pair[1]])}\n\n{one['text']}"
+
+
+def found_page(report: Report) -> str:
+    rows = [(one["id"], one["kind"], f"{one['score']:.2f}", one["summary"]) for one in report["memories"]]
+    few = "" if report["enough"] else "\nnone of these is near enough to be shown to a model"
+    return table(("id", "kind", "score", "memory"), rows) + few
+
+
+def added_words(one: Report) -> str:
+    """What became of what was added."""
+    confirmed = one["confirmations"] > 0
+    return f"{'confirmed' if confirmed else 'remembered'} {one['id']} ({one['kind']}, {one['state']}): {one['micro']}"
+
+
+# -- files of export: a head of JSON lines, an empty line, the text
+
+
+def as_file(one: Report) -> str:
+    head = {name: one[name] for name in KEPT} | {"proposed": one["state"] == "proposed"}
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}" for name, value in sorted(head.items())]
+    return "\n".join([*lines, "", one["text"], ""])
+
+
+def from_file(path: Path) -> dict[str, Any]:
+    """The body of its memory. Raises Failure for a file that export did not write."""
+    try:
+        head, _, text = path.read_text(encoding="utf-8").partition("\n\n")
+        body = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.splitlines())}
+    except (OSError, ValueError) as error:
+        raise Failure(
+            faults.USAGE, f"{path} is no memory: {error}", "nothing was imported; move the file away"
+        ) from None
+    return body | {"text": text.removesuffix("\n"), "codex": body.get("codex") or "none", "imported": True}
+
+
+# -- within
+
+
+def route_with(asked: dict[str, str]) -> str:
+    return f"/v1/memories?{urlencode(asked)}" if asked else "/v1/memories"
+
+
+def changed(memory: str, body: dict[str, str], words: str, *, as_json: bool, socket: str | None) -> None:
+    report = Daemon(socket).call("PATCH", f"/v1/memories/{route_part(memory, 'memory')}", body)
+    one = report["memory"]
+    done(report, f"{one['id']} {words.format(**one)}: {one['micro']}", as_json=as_json)
+
+
+def cited(given_place: str) -> dict[str, Any]:
+    """PATH, PATH:LINE or PATH:START-END."""
+    found = _CITED.fullmatch(given_place)
+    assert found is not None
+    start = int(found[2] or 0)
+    return {"path": found[1], "start": start, "end": int(found[3] or start)}
+
+
+def place(one: Report) -> str:
+    return f"{one['path']}:{one['start']}-{one['end']}" if one["start"] else one["path"]
+
+
+def asked_again(one: Report) -> None:
+    """Raises Failure where nobody says yes."""
+    if not is_terminal(sys.stdin):
+        raise Failure(
+            faults.USAGE, f"{one['id']} is a decision, which is kept", "lore memory forget ID --yes deletes it"
+        )
+    if not typer.confirm(f"delete the decision {one['micro']!r} for good?", err=True):
+        raise Failure(faults.FAILED, "nothing was deleted")

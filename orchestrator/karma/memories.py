@@ -1,0 +1,120 @@
+"""A user's memories as the routes meet them: shapes of the wire in and out, the store behind. Runs in worker threads."""
+
+from dataclasses import dataclass
+
+from orchestrator.errors import InvalidRequest
+from orchestrator.karma.records import CodeCitation, DecisionOutcome, Kind, MemoryRecord, MemoryState, NewMemory
+from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.store import ANY, MemoryStore
+from orchestrator.wire.memories import (
+    CitedCode,
+    FoundMemories,
+    FoundMemoryRow,
+    MemoryBody,
+    MemoryChange,
+    MemoryView,
+)
+
+SELF = "user"  # the subject of what is known of whoever asks
+MOST_CITED = 64  # places of one memory
+
+
+@dataclass(frozen=True)
+class Memories:
+    """Every method raises LoreError, and touches memories of `uid` alone."""
+
+    store: MemoryStore
+
+    def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
+        """`codex`: the one that the body means, found by its name or the working directory."""
+        if len(body.evidence) > MOST_CITED:
+            raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
+        kind = Kind(body.kind)
+        new = NewMemory(
+            uid=uid,
+            kind=kind,
+            text=body.text,
+            codex=codex,
+            subject=body.subject,
+            attribute=body.attribute,
+            verbatim=body.verbatim,
+            created=body.created,
+            evidence=tuple(CodeCitation(**dict(one)) for one in body.evidence),
+            source="import" if body.imported else "user",
+            sigil=sigil,
+            confidence=body.confidence,
+            domain=body.domain,
+            outcome=_outcome(body.outcome) if kind is Kind.DECISION else None,
+            state=MemoryState.PROPOSED if body.proposed else None,
+        )
+        return view_of(self.store.add(new))
+
+    def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
+        return view_of(self.store.get(uid, id))
+
+    def all_of(
+        self, uid: int, kind: str | None = None, codex: str | None = None, state: str | None = None
+    ) -> tuple[MemoryView, ...]:
+        """The newest first. `codex`: `none` for those of no codex."""
+        of_codex = ANY if codex is None else None if codex == "none" else codex
+        states = None if state is None else [_state(state)]
+        records = self.store.all_of(uid, kind=None if kind is None else _kind(kind), codex=of_codex, states=states)
+        return tuple(map(view_of, records))
+
+    def review(self, uid: int) -> tuple[MemoryView, ...]:
+        return tuple(map(view_of, self.store.review(uid)))
+
+    def change(self, uid: int, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
+        return view_of(self._changed(uid, id, body))
+
+    def _changed(self, uid: int, id: str, body: MemoryChange) -> MemoryRecord:  # noqa: A002
+        match body.do:
+            case "confirm":
+                return self.store.confirm(uid, id)
+            case "retire":
+                return self.store.retire(uid, id)
+            case "consecrate":
+                return self.store.consecrate(uid, id)
+            case "outcome":
+                outcome = _outcome(body.outcome)
+                if outcome is None:
+                    raise InvalidRequest("which outcome is not said", "pending, success, partial or failure")
+                return self.store.set_outcome(uid, id, outcome)
+            case _:
+                return self.store.rate(uid, id, up=body.do == "up")
+
+    def forget(self, uid: int, id: str) -> str:  # noqa: A002
+        """Deletes it, and gives its whole id."""
+        return self.store.forget(uid, id).id
+
+    def search(self, uid: int, codex: str | None, query: str, kind: str | None, n: int) -> FoundMemories:
+        kinds = [_kind(kind)] if kind is not None else list(Kind)
+        found = MemorySearch(self.store).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
+        rows = tuple(
+            FoundMemoryRow.of(one.record, kind=one.record.kind.value, score=round(one.similarity, 4)) for one in found
+        )
+        return FoundMemories(memories=rows, enough=any(one.similarity >= FLOOR for one in found))
+
+
+def view_of(record: MemoryRecord) -> MemoryView:
+    evidence = tuple(CitedCode.of(one) for one in record.evidence)
+    outcome = record.outcome.value if record.outcome is not None else None
+    return MemoryView.of(record, kind=record.kind.value, state=record.state.value, outcome=outcome, evidence=evidence)
+
+
+def _outcome(name: str | None) -> DecisionOutcome | None:
+    return None if name is None else DecisionOutcome(name)
+
+
+def _kind(name: str) -> Kind:
+    """Raises InvalidRequest with the kinds that there are."""
+    if name not in list(Kind):
+        raise InvalidRequest(f"there is no kind {name!r} of memories", f"there are: {', '.join(Kind)}")
+    return Kind(name)
+
+
+def _state(name: str) -> MemoryState:
+    """Raises InvalidRequest with the states that there are."""
+    if name not in list(MemoryState):
+        raise InvalidRequest(f"there is no state {name!r} of memories", f"there are: {', '.join(MemoryState)}")
+    return MemoryState(name)

@@ -1,0 +1,129 @@
+"""What crosses the socket about memories."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
+
+KindName = Literal["decision", "fact", "procedure", "episode", "censor"]
+OutcomeName = Literal["pending", "success", "partial", "failure"]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+class CitedCode(ReplyShape):
+    """Code that a memory is about."""
+
+    path: Plain = Field(description="the file, as its codex names it")
+    start: int = Field(0, description="first line, from 1; 0: the whole file")
+    end: int = Field(0, description="last line")
+    digest: str = Field("", description="sha256 of these lines as they were; empty where it is not known")
+    commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
+
+
+class MemoryBody(StrictRequest):
+    """A memory to keep. The same again confirms it; another value of the same subject and attribute supersedes it."""
+
+    kind: KindName = Field("fact", description="what it is")
+    text: Annotated[str, Field(min_length=1)] = Field(description="what is to be remembered, at most 65,536 characters")
+    codex: Plain | None = Field(None, description="the codex that it is about; none: no codex; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is meant")
+    subject: Plain = Field(
+        "", description="of a fact: what it is about; user: whoever asks; list:NAME: an entry of a list"
+    )
+    attribute: Plain = Field("", description="of a fact: what of its subject it says")
+    verbatim: bool = Field(False, description="never shortened")
+    created: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="seconds since 1970, where it is older than now"
+    )
+    confidence: Share = Field(1.0, description="how sure it is, 0 to 1")
+    domain: Plain = Field("", description="of a procedure or censor: a path prefix or a tag")
+    outcome: OutcomeName | None = Field(None, description="of a decision")
+    proposed: bool = Field(False, description="no model is shown it until a person confirms it")
+    imported: bool = Field(False, description="it comes from an export: its codex need not be loaded")
+    evidence: tuple[CitedCode, ...] = Field((), description="the code that it is about")
+
+
+class MemoryChange(StrictRequest):
+    """What is to be done with a memory."""
+
+    do: Literal["confirm", "retire", "consecrate", "up", "down", "outcome"] = Field(
+        description="confirm: it is true; retire: it is not shown any more; consecrate: never shortened, last to go; "
+        "up, down: its trust; outcome: of a decision"
+    )
+    outcome: OutcomeName | None = Field(None, description="with outcome: which")
+
+
+class MemorySearchBody(StrictRequest):
+    """What to look for among the memories."""
+
+    query: Annotated[str, Field(min_length=1, max_length=10_000)] = Field(description="words, or a question")
+    kind: KindName | None = Field(None, description="of this kind alone")
+    codex: Plain | None = Field(None, description="of this codex and of none; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is meant")
+    n: Annotated[int, Field(ge=1, le=100)] = Field(10, description="most memories")
+
+
+class MemoryView(ReplyShape):
+    """A memory."""
+
+    id: str = Field(description="10 hex digits; its beginning names it too")
+    kind: KindName = Field(description="what it is")
+    state: str = Field(description="where it stands; proposed, inactive and retired ones are shown to no model")
+    text: str = Field(description="as recorded")
+    micro: str = Field(description="one line")
+    summary: str = Field(description="50 to 100 tokens")
+    codex: str | None = Field(description="that it is about")
+    subject: str = Field(description="of a fact: what it is about")
+    attribute: str = Field(description="of a fact: what of its subject it says")
+    confidence: float = Field(description="0 to 1")
+    trust: float = Field(description="0 to 1, moved by ratings")
+    created: float = Field(description="seconds since 1970")
+    updated: float = Field(description="seconds since 1970")
+    used: float = Field(description="last shown to a model, in seconds since 1970; 0: never")
+    source: str = Field(description="user, import, or the trace that it came from")
+    sigil: str = Field(description="who made it")
+    suspect: str = Field(description="why it may be outdated: the code that it is about changed")
+    verbatim: bool = Field(description="never shortened")
+    pinned: bool = Field(description="the last to go")
+    domain: str = Field(description="of a procedure or censor: a path prefix or a tag")
+    successor: str = Field(description="of a superseded fact: the memory that replaced it")
+    confirmations: int = Field(description="how often it was confirmed")
+    activations: int = Field(description="answers that used it")
+    outcome: OutcomeName | None = Field(description="of a decision")
+    evidence: tuple[CitedCode, ...] = Field(description="the code that it is about")
+
+
+class MemoryRows(ReplyShape):
+    """Your memories."""
+
+    memories: tuple[MemoryView, ...] = Field(description="the newest first")
+
+
+class MemoryReply(ReplyShape):
+    """One memory."""
+
+    memory: MemoryView = Field(description="as it stands now")
+
+
+class Forgotten(ReplyShape):
+    """What was deleted."""
+
+    forgotten: str = Field(description="the memory's id")
+
+
+class FoundMemoryRow(ReplyShape):
+    """A memory that a search found."""
+
+    id: str = Field(description="10 hex digits")
+    kind: KindName = Field(description="what it is")
+    state: str = Field(description="where it stands")
+    score: float = Field(description="share of the query that it holds, 0 to 1; rare words weigh most")
+    summary: str = Field(description="50 to 100 tokens")
+
+
+class FoundMemories(ReplyShape):
+    """What a search among the memories found."""
+
+    memories: tuple[FoundMemoryRow, ...] = Field(description="the most similar first")
+    enough: bool = Field(description="false: none of them stands above the relevance floor")
