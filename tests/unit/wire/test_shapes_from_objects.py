@@ -18,6 +18,7 @@ from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
+from orchestrator.karma.records import CodeCitation, MemoryRecord
 from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
@@ -28,11 +29,14 @@ from orchestrator.wire.base import ReplyShape
 SOURCES: dict[str, object] = {
     "AwayReport": Away,
     "Citation": CheckedCitation,
+    "CitedCode": CodeCitation,
     "EmbeddingProgress": Filled,
     "EngineReport": EngineClient,
+    "FoundMemoryRow": MemoryRecord,
     "GpuSensors": GpuReading,
     "HostSensors": HostReading,
     "KvLoss": KvChange,
+    "MemoryView": MemoryRecord,
     "ModelRow": Fitting,
     "PlanMemory": MemoryBudget,
     "PlanReply": Lore,
