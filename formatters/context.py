@@ -98,7 +98,6 @@ class EnvironmentView(ContextView):
     vram: Word | None = None
     power: Word | None = None
     network: Word | None = None
-    branch: Line = ""
     available_tools: tuple[Line, ...] | None = None
     client_system: tuple[str, ...] = ()
     client_tools: tuple[ToolView, ...] = ()

@@ -145,7 +145,6 @@ def _environment() -> EnvironmentView:
         vram="calm",
         power="on battery",
         network="offline",
-        branch="main",
         available_tools=("search_archive",),
         client_system=("Be brief.",),
         client_tools=(ToolView(name="run_tests"),),

@@ -149,7 +149,6 @@ def _world(around: EnvironmentView, sigil: SigilView) -> Item:
         "GPU memory": around.vram,
         "Power": around.power,
         "Network": around.network,
-        "Branch": around.branch,
         "Sigil": f"{sigil.name} ({', '.join(sorted(sigil.scopes)) or 'no scopes'})",
     }
     lines = "".join(f"{name}: {value}\n" for name, value in levels.items() if value)

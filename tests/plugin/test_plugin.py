@@ -1,5 +1,6 @@
 """A third package, really installed: its formatters are found through entry points, keep the laws, and write prompts."""
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -8,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.house import living, reply
 
 from formatters.blocks import BlockKind
 from formatters.registry import Registry, discover, write_prompt
 from formatters.testing import check_formatter, samples
 
-SAMPLE = Path(__file__).parent / "sample"
-RICH = samples()[1]  # on branch main
+SAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "house-rules"
+AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@b"]
+RICH = samples()[1]  # its codex is on branch main
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +98,20 @@ def test_without_the_package_nothing_of_it_is_there() -> None:
     registry = discover()
     assert "house-rules" not in registry.injectors
     assert of_the_sample(registry) == []
+
+
+def test_it_stands_in_the_prompts_of_a_daemon_whose_codex_is_on_that_branch(
+    models: Path, site: Path, tmp_path: Path
+) -> None:
+    repository = tmp_path / "rules"
+    repository.mkdir()
+    (repository / "main.py").write_text("def main():\n    return 'zebra'\n")
+    for command in (["init", "-q", "-b", "main"], ["add", "."], [*AUTHOR, "commit", "-qm", "begun"]):
+        subprocess.run(["git", *command], cwd=repository, check=True, capture_output=True)
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.json("load", str(repository), "--wait")
+        body = {"model": "lore/rules", "messages": [{"role": "user", "content": "what is main?"}], "prompt": True}
+        assert "House rule: Nothing is pushed to main without a review.\n" in reply(daemon, "/v1/plan", body)["text"]
+        doctor = daemon.lore("doctor", "--json")
+        assert doctor.returncode == 1
+        assert [one["ok"] for one in json.loads(doctor.stdout)["checks"] if "moved_away" in one["detail"]] == [False]

@@ -68,7 +68,7 @@ def test_the_suite_finds_items_that_are_not_whole(items: list[Item]) -> None:
 
 
 def test_a_formatter_that_keeps_the_laws_passes() -> None:
-    check_formatter(Injector(BlockKind.ENVIRONMENT, lambda context: one(context.environment.branch)))
+    check_formatter(Injector(BlockKind.ENVIRONMENT, lambda context: one(context.environment.power or "")))
 
 
 def test_a_memo_keeps_the_last_few_and_forgets_the_oldest() -> None:

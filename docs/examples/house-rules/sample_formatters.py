@@ -8,12 +8,14 @@ RULES = {"main": "Nothing is pushed to main without a review.", "release": "Only
 
 
 class HouseRules:
-    """Tells the rule of the branch that the codex is on. It stands in Environment, which changes with the branch."""
+    """States the rule of the branch that the codex was loaded from. It stands in Environment: in the floor it would make
+    each checkout compute the whole codex again."""
 
     name = "house-rules"
     block = BlockKind.ENVIRONMENT
 
     def inject(self, ctx, /) -> Iterator[Item]:
-        rule = RULES.get(ctx.deps.environment.branch)
+        codex = ctx.deps.codex
+        rule = RULES.get(codex.branch) if codex is not None else None
         if rule is not None:
             yield Item(key="1", text=f"House rule: {rule}\n\n", source="house-rules")
