@@ -326,6 +326,7 @@ class Answers:
             codex=codex_state.in_answer(indexing=prepared.indexing) if codex_state else None,
             strategy=report.strategy_state(prepared.decision, prompt.tokens + prepared.promised),
             blocks=report.block_states(prompt, parts),
+            memories=report.shown_memories(prepared),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,
             prompt=report.prompt_state(prompt, parts, left),
             governor=GovernorState(

@@ -26,6 +26,7 @@ from orchestrator.wire.answers import (
     PromptState,
     RefusalReport,
     RetrievalPlan,
+    ShownMemory,
     StrategyState,
     Timings,
 )
@@ -149,11 +150,13 @@ def plan_report(
     return PlanReply.of(
         lore,
         timings=PlanTimings(assemble_ms=round(prepared.assemble_ms, 2)),
-        intent=Intent(task=decision.asked.task.value, because=decision.asked.because),
+        intent=intent_report(prepared),
         retrieval_plan=RetrievalPlan(
             retrieval=decision.retrieval.value,
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
+            memories=dict(prepared.recalled.plan.limits),
+            memory_tokens=dict(prepared.recalled.plan.budgets),
         ),
         prefetch=prefetch_report(prepared.prefetch),
         relevance=None,
@@ -167,6 +170,24 @@ def plan_report(
         memory=PlanMemory.of(budget, kv_bytes=budget.kv, kv_type="", kv_loss=None),
         text=text,
     )
+
+
+def intent_report(prepared: PreparedQuestion) -> Intent:
+    asked, recalled = prepared.decision.asked, prepared.recalled
+    return Intent(
+        task=asked.task.value,
+        because=asked.because,
+        frame=recalled.frame.name,
+        greeting=recalled.intent.greeting,
+        recency=recalled.intent.recency,
+        hints=dict(recalled.intent.hints),
+        entities=recalled.intent.entities,
+    )
+
+
+def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:
+    """Those of its prompt, in their order."""
+    return tuple(ShownMemory.of(one, kind=one.kind.value) for one in prepared.recalled.karma.entries)
 
 
 def prefetch_report(prefetch: Prefetch) -> PrefetchReport:

@@ -34,6 +34,7 @@ def plan_page(report: Report) -> str:
         parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
     first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]  # of the archive, the best first
     parts.append(facts([("passages", first), *(("", place) for place in others)]))
+    parts.append(memories(report))
     parts.append((report.get("prefetch") or {}).get("report", ""))
     actions = (report.get("governor") or {}).get("actions", ())
     parts += [notice for notice in report.get("notices", ()) if notice not in actions]
@@ -54,6 +55,14 @@ def decision(report: Report) -> str:
         *(f"  {number}. {step}" for number, step in enumerate(strategy.get("steps", ()), start=1)),
     ]
     return "\n".join(line for line in lines if line.strip())
+
+
+def memories(report: Report) -> str:
+    """Those in the prompt, each with its id; where there are none, what kind of question looked for them."""
+    shown = report.get("memories", ())
+    frame = (report.get("intent") or {}).get("frame", "")
+    lines = [f"{one['id']} {one['kind']}: {one['text']}" for one in shown] or ["none"]
+    return facts([("memories", f"frame {frame}"), *(("", line) for line in lines)]) if frame else ""
 
 
 def blocks(given: Sequence[Report]) -> str:

@@ -123,6 +123,14 @@ class Citation(ReplyShape):
     why: str = Field("", exclude_if=empty, description="what is wrong; left out where it is valid")
 
 
+class ShownMemory(ReplyShape):
+    """A memory in the prompt."""
+
+    id: str = Field(description="10 hex digits: lore memory show ID")
+    kind: str = Field(description="decision, fact, procedure, episode or censor")
+    text: str = Field(description="as it is shown")
+
+
 class QuestionReport(ReplyShape):
     """What was decided for one question, answered or only planned."""
 
@@ -137,6 +145,7 @@ class QuestionReport(ReplyShape):
     broke_at: Break | None = Field(None, description="none where the prompt goes on where the last one ended")
     prompt: PromptState = Field(description="in tokens")
     governor: GovernorState = Field(description="what the machine allows")
+    memories: tuple[ShownMemory, ...] = Field((), description="memories in the Karma block")
     drafts: DraftCounts = Field(DraftCounts(), description="guessed tokens; zeros in a plan")
 
 
@@ -155,6 +164,11 @@ class Intent(ReplyShape):
 
     task: str = Field(description="its kind")
     because: str = Field(description="the words that say so")
+    frame: str = Field("", description="what kind of talk it is: its memories are chosen by that")
+    greeting: bool = Field(False, description="a greeting and nothing else: no memory is looked up")
+    recency: float = Field(0.0, description="how much newer memories are preferred, 0 to 1")
+    hints: dict[str, float] = Field({}, description="the kinds of memories that its words name")
+    entities: tuple[str, ...] = Field((), description="names, paths, dates and symbols in it")
 
 
 class RetrievalPlan(ReplyShape):
@@ -163,6 +177,8 @@ class RetrievalPlan(ReplyShape):
     retrieval: str = Field(description="none, look-ups, search or graph")
     budget: int = Field(description="tokens that may be fetched")
     passages: tuple[str, ...] = Field(description="path:start-end of what was fetched already and is in the prompt")
+    memories: dict[str, int] = Field({}, description="most memories of each kind; empty: none is looked up")
+    memory_tokens: dict[str, int] = Field({}, description="most tokens of each kind")
 
 
 def in_short(text: str) -> str:

@@ -42,7 +42,9 @@ def test_what_is_remembered_is_shown_to_the_model_where_a_question_is_about_it(h
     text = prompt(house, "what is the cache?")
     assert "# Known Information\n- The cache is Redis.\n" in text
     assert "pond" not in text
-    assert asked(house, "what is the cache?")[0].startswith(" Redis")
+    answer, lore = asked(house, "what is the cache?")
+    assert answer.startswith(" Redis")
+    assert [one["text"] for one in lore["memories"]] == ["The cache is Redis."]
 
 
 def test_a_fact_confirmed_in_one_conversation_is_recalled_in_another_and_a_superseded_one_gives_way(house):
@@ -50,6 +52,17 @@ def test_a_fact_confirmed_in_one_conversation_is_recalled_in_another_and_a_super
     add(house, "Storage is SQLite.", "--about", "storage", "--attribute", "engine")
     text = prompt(house, "what is the storage?")
     assert text.index("Storage is SQLite.") < text.index("Storage is Postgres.")
+
+
+def test_a_plan_names_the_frame_the_memories_and_how_many_were_looked_for(house):
+    added = add(house, "We decided on SQLite for storage.", "--kind", "decision")
+    body = {"model": "lore", "messages": [{"role": "user", "content": "what did I decide about storage?"}]}
+    plan = reply(house, "/v1/plan", {**body, "lore": {"codex": "none"}})
+    assert (plan["intent"]["frame"], plan["intent"]["hints"]) == ("decision", {"decision": 0.5})
+    assert plan["retrieval_plan"]["memories"]["decision"] > plan["retrieval_plan"]["memories"]["fact"] > 0
+    assert [one["id"] for one in plan["memories"]] == [added["id"]]
+    page = house.lore("plan", "-c", "none", "what did I decide about storage?").stdout
+    assert f"{added['id']} decision: We decided on SQLite for storage." in page
 
 
 def test_constraints_stand_in_every_prompt(house):

@@ -18,6 +18,7 @@ from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
+from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import CodeCitation, MemoryRecord
 from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
@@ -42,6 +43,7 @@ SOURCES: dict[str, object] = {
     "PlanReply": Lore,
     "PlannedMemory": MemoryBudget,
     "PoolReport": PoolState,
+    "ShownMemory": ShownEntry,
     "PrefetchReport": Prefetch,
     "ProgressEvent": CodexProgress,
     "RefusalReport": LoreError(""),  # its attributes are made with it
