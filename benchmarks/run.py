@@ -26,6 +26,7 @@ import cases_floor  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
+import cases_relevance  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
 import cases_slot_files  # noqa: E402
@@ -91,6 +92,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
         else {
             **cases_daemon.cases(),
             **cases_parts.cases(),
+            **cases_relevance.cases(),
             **cases_codex.cases(),
             **cases_coverage.cases(),
             **cases_search.cases(),
