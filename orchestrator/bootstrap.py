@@ -29,6 +29,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import translated
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
+from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
@@ -73,7 +74,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         session_store=storage.sessions,
-        kept_memories=Memories(storage.memories),
+        kept_memories=Memories(storage.memories, staleness_of(storage, codices)),
         machine=host.machine,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
@@ -189,6 +190,17 @@ def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
     )
 
 
+def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
+    """Compares memories with the files of a codex as questions meet them."""
+
+    def text_of(codex: str, path: str) -> str | None:
+        with translated():
+            found = codices.residents.digests(codex, [path])
+            return storage.library.catalog.document_by_digest(path, found[path]).text if path in found else None
+
+    return Staleness(storage.memories, text_of)
+
+
 def answers_of(
     settings: Settings,
     host: Host,
@@ -207,7 +219,7 @@ def answers_of(
         host.governor.claims,
         settings.for_strategy(),
         codices.freshness.of,
-        Recall(storage.memories),
+        Recall(storage.memories, staleness_of(storage, codices)),
         greedy=is_builtin(host.model.setting),
     )
     return Answers(

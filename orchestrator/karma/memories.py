@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from orchestrator.errors import InvalidRequest
 from orchestrator.karma.records import CodeCitation, DecisionOutcome, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import ANY, MemoryStore
 from orchestrator.wire.memories import (
     CitedCode,
@@ -24,6 +25,7 @@ class Memories:
     """Every method raises LoreError, and touches memories of `uid` alone."""
 
     store: MemoryStore
+    staleness: Staleness
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""
@@ -39,7 +41,7 @@ class Memories:
             attribute=body.attribute,
             verbatim=body.verbatim,
             created=body.created,
-            evidence=tuple(CodeCitation(**dict(one)) for one in body.evidence),
+            evidence=self.staleness.cited(codex, [CodeCitation(**dict(one)) for one in body.evidence]),
             source="import" if body.imported else "user",
             sigil=sigil,
             confidence=body.confidence,
@@ -62,6 +64,10 @@ class Memories:
         return tuple(map(view_of, records))
 
     def review(self, uid: int) -> tuple[MemoryView, ...]:
+        """What a person should look at. The code that memories are about is looked at first."""
+        citing = self.store.records("uid = ? AND suspect = '' AND number IN (SELECT memory FROM citations)", uid)
+        for codex in {one.codex for one in citing if one.codex is not None}:
+            self.staleness.check(codex, citing)
         return tuple(map(view_of, self.store.review(uid)))
 
     def change(self, uid: int, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002

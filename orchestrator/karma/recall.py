@@ -19,7 +19,8 @@ from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
-from orchestrator.karma.search import MemorySearch
+from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
@@ -97,6 +98,7 @@ class Recall:
     """Builds and keeps blocks. `clock`: seconds since the epoch."""
 
     store: MemoryStore
+    staleness: Staleness
     clock: Callable[[], float] = time.time
 
     async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
@@ -121,6 +123,7 @@ class Recall:
         intent: QuestionIntent,
         plan: MemoryPlan,
     ) -> PinnedKarma:
+        self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
         standing = self._standing(question.uid, pinned)
         why = refresh_due(pinned, standing, frame.name, intent)
         if not why and pinned is not None:
@@ -133,6 +136,13 @@ class Recall:
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why="")
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else "")
+
+    def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
+        """Looks whether the code that these are about is another now."""
+        if question.codex is not None and ids:
+            about = "uid = ? AND codex = ? AND suspect = '' AND number IN (SELECT memory FROM citations)"
+            listed = f"{about} AND id IN ({marks(ids)})"
+            self.staleness.check(question.codex, self.store.records(listed, question.uid, question.codex, *ids))
 
     def _standing(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:
         """Of what the block holds, by id, what may still be shown, with the moment of its last change."""
@@ -153,7 +163,9 @@ class Recall:
         if not plan.kinds:
             return []
         search = MemorySearch(self.store)
-        found = search.find(question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
+        wanted = (question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
+        self._check(question, [one.record.id for one in search.find(*wanted) if one.similarity >= FLOOR])
+        found = search.find(*wanted)
         usage = self.store.usage(question.uid, [one.record.id for one in found])
         turns = question.turns[-2 * frame.window :]
         least = question.prefetch.min_trust

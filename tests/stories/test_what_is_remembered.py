@@ -1,7 +1,7 @@
 """Memories as a user meets them: kept, shown to the model, superseded, forgotten, carried to another machine."""
 
 import pytest
-from support.house import living, reply, revived
+from support.house import hits, living, reply, revived, until
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +93,23 @@ def test_the_memories_of_a_conversation_are_the_same_after_a_restart(house):
     house.stop()
     revived(house)
     assert prompt(house, "why is that?", session="restarted") == before
+
+
+def test_a_memory_turns_suspect_when_the_code_that_it_cites_is_edited(house):
+    code = house.folder / "cited"
+    code.mkdir()
+    (code / "cache.py").write_text("import redis\n\nport = 6379\n")
+    house.json("load", str(code), "--wait")
+    added = add(house, "The port is 6379.", "-c", "cited", "--cite", "cache.py:3")
+    assert "- The port is 6379.\n" in prompt(house, "what is the port?", codex="cited")
+    (code / "cache.py").write_text("import redis\n\nport = 6380\n")
+    until(lambda: "6380" in hits(house, "port", "cited")[0]["snippet"])
+    assert "- The port is 6379. (may be outdated: cache.py:3-3 changed)\n" in prompt(
+        house, "what is the port?", codex="cited"
+    )
+    assert [one["id"] for one in house.json("memory", "review")["memories"]] == [added["id"]]
+    wrong = house.lore("memory", "add", "x", "-c", "cited", "--cite", "cache.py:9")
+    assert (wrong.returncode, "it has 3 lines" in wrong.stderr) == (2, True)
 
 
 def test_what_is_forgotten_is_in_no_prompt_any_more(house):

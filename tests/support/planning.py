@@ -29,6 +29,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier
 from orchestrator.karma.recall import Recall
+from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, Floor, TokenCache
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
@@ -154,7 +155,7 @@ class SmallHouse:
             ClaimSettings(gist_s=self.seconds),
             DEFAULT_STRATEGY,
             fresh,
-            Recall(self.memories),
+            Recall(self.memories, Staleness(self.memories, lambda codex, path: None)),
             True,
         )
 

@@ -27,6 +27,7 @@ from orchestrator.errors import (
     Paused,
 )
 from orchestrator.karma.memories import Memories
+from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
@@ -86,6 +87,12 @@ REFUSALS = {
 }
 
 
+def small_memories() -> Memories:
+    """In a file of their own; no codex has a file that they could cite."""
+    store = MemoryStore(Path(mkdtemp()) / "memories.sqlite3")
+    return Memories(store, Staleness(store, lambda codex, path: None))
+
+
 @dataclass
 class SmallService:
     """`asked` are the asks as they came; `begun` and `ended` tell of questions that wait forever."""
@@ -98,7 +105,7 @@ class SmallService:
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
-    kept: Memories = field(default_factory=lambda: Memories(MemoryStore(Path(mkdtemp()) / "memories.sqlite3")))
+    kept: Memories = field(default_factory=lambda: small_memories())
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -9,7 +9,8 @@ import pytest
 
 from formatters.writers import karma_items
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, karma_from_json, karma_to_json
-from orchestrator.karma.records import Kind, NewMemory
+from orchestrator.karma.records import CodeCitation, Kind, NewMemory
+from orchestrator.karma.staleness import Staleness, digest_of
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 
@@ -24,13 +25,21 @@ def store(tmp_path: Path) -> Iterator[MemoryStore]:
     opened.close()
 
 
+FILES = {"src/cache.py": "import redis\nport = 6379\nlimit = 2\n"}
+
+
+def text_of(codex: str, path: str) -> str | None:
+    assert codex == "demo"
+    return FILES.get(path)
+
+
 def remember(store: MemoryStore, text: str, kind: Kind = Kind.FACT, **more: object):
     return store.add(replace(NewMemory(ME, kind, text), **more))  # type: ignore[arg-type]
 
 
 def recalled(store: MemoryStore, text: str, pinned: PinnedKarma | None = None, **more: object) -> Recalled:
     question = replace(RecallQuestion(ME, "demo", text, (), 4_000, EMPTY), **more)  # type: ignore[arg-type]
-    return anyio.run(Recall(store).recall, question, pinned)
+    return anyio.run(Recall(store, Staleness(store, text_of)).recall, question, pinned)
 
 
 def texts(found: Recalled) -> list[str]:
@@ -116,6 +125,20 @@ def test_a_memory_whose_code_changed_says_so_to_the_model(store: MemoryStore) ->
     ]
 
 
+def test_a_memory_turns_suspect_in_a_running_conversation_when_its_code_is_edited_and_not_when_it_moves(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = CodeCitation("src/cache.py", 2, 2)
+    cited = replace(lines, digest=digest_of(FILES["src/cache.py"], lines) or "")
+    remember(store, "The cache is Redis.", codex="demo", evidence=(cited,))
+    first = recalled(store, "what is the cache?")
+    monkeypatch.setitem(FILES, "src/cache.py", "import redis\n\n\nport = 6379\n")
+    assert recalled(store, "why?", first.karma).karma == replace(first.karma, why="")
+    monkeypatch.setitem(FILES, "src/cache.py", "import redis\nport = 6380\n")
+    second = recalled(store, "what is the cache?", first.karma)
+    assert texts(second) == ["The cache is Redis. (may be outdated: src/cache.py:2-2 changed)"]
+
+
 def test_without_room_no_memory_is_taken(store: MemoryStore) -> None:
     remember(store, "The cache is Redis.")
     assert texts(recalled(store, "what is the cache?", room=0)) == []
@@ -132,6 +155,6 @@ def test_a_block_is_the_same_after_it_was_written_and_read(store: MemoryStore) -
 def test_an_answer_that_uses_a_memory_counts_for_it(store: MemoryStore) -> None:
     used, unused = remember(store, "The cache is Redis."), remember(store, "Zebras have stripes.")
     karma = recalled(store, "cache or zebras?").karma
-    anyio.run(Recall(store).used, ME, karma, "Redis is the cache.")
+    anyio.run(Recall(store, Staleness(store, text_of)).used, ME, karma, "Redis is the cache.")
     usage = store.usage(ME, [used.id, unused.id])
     assert {one: usage[one].referenced > 0 for one in usage} == {used.id: True, unused.id: False}
