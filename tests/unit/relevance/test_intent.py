@@ -1,5 +1,7 @@
 """What a question asks of the memories."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -16,6 +18,7 @@ from orchestrator.relevance.intent import (
     memory_plan,
 )
 
+READ_S = 0.5  # of processor time; 20,000 characters take 0.03 s, and took 1.7 s where names could begin inside others
 FRAMES = ("conversation", "question", "task", "decision", "creative", "debug")
 
 
@@ -108,3 +111,22 @@ def test_no_frame_gives_the_kinds_more_than_it_has(frame: str, words: int) -> No
 def test_any_text_has_an_intent_and_a_plan(text: str) -> None:
     assert set(plan(text).kinds) <= set(KINDS)
     assert len(intent_of(text).topics) <= 10
+
+
+@given(some.text(alphabet="aA1-_./ ?'\n", min_size=1, max_size=12))
+def test_a_text_that_repeats_is_read_in_time_that_grows_with_its_length(piece: str) -> None:
+    text = (piece * 20_000)[:20_000]
+    began = time.thread_time()
+    plan(text)
+    assert time.thread_time() - began < READ_S
+
+
+def test_a_name_with_hyphens_is_one_entity() -> None:
+    assert "lore-keep.toml" in intent_of("is lore-keep.toml read?").entities
+    assert "config.py" in intent_of("what does -config.py do").entities
+
+
+def test_of_a_long_question_the_ends_name_the_frame_and_what_was_pasted_between_does_not() -> None:
+    pasted = "x " * 10_000
+    assert frame_of(f"Where is it? {pasted} error {pasted}").name == "question"
+    assert frame_of(f"{pasted} error {pasted} Should we keep it?").name == "decision"
