@@ -1,6 +1,6 @@
 """`lore plan`: everything decided for a question, and nothing run; its page is pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from orchestrator.cli import options as given
@@ -10,6 +10,7 @@ from orchestrator.cli.terminal import Report, count, facts, kv_loss, output, res
 
 Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
 BAR = 20  # the widest, in characters
+NAMES = 8  # of a question, on its page
 
 
 @with_ask_options
@@ -58,11 +59,43 @@ def decision(report: Report) -> str:
 
 
 def memories(report: Report) -> str:
-    """Those in the prompt, each with its id; where there are none, what kind of question looked for them."""
-    shown = report.get("memories", ())
-    frame = (report.get("intent") or {}).get("frame", "")
-    lines = [f"{one['id']} {one['kind']}: {one['text']}" for one in shown] or ["none"]
-    return facts([("memories", f"frame {frame}"), *(("", line) for line in lines)]) if frame else ""
+    """What kind of question it is, what it may bring from the memories, and those in the prompt, each with its id."""
+    intent, plan = report.get("intent") or {}, report.get("retrieval_plan") or {}
+    if not intent.get("frame"):
+        return ""
+    first, *others = [f"{one['id']} {one['kind']}: {one['text']}" for one in report.get("memories", ())] or ["none"]
+    known = [("intent", intent_line(intent)), ("recall", recall_line(plan)), ("memories", first)]
+    return facts([*known, *(("", line) for line in others)])
+
+
+def intent_line(intent: Report) -> str:
+    """The frame, and what else the words say."""
+    parts = [
+        f"frame {intent['frame']}",
+        "a greeting" if intent.get("greeting") else "",
+        f"about {', '.join(hints)}" if (hints := by_weight(intent.get("hints") or {})) else "",
+        f"recency {recency}" if (recency := intent.get("recency")) else "",
+        f"names {names_of(names)}" if (names := intent.get("entities")) else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def names_of(names: Sequence[str]) -> str:
+    more = len(names) - NAMES
+    return ", ".join(names[:NAMES]) + (f" and {count(more)} more" if more > 0 else "")
+
+
+def by_weight(hints: Mapping[str, float]) -> list[str]:
+    """Kinds, the most hinted one first."""
+    return sorted(hints, key=lambda kind: -hints[kind])
+
+
+def recall_line(plan: Report) -> str:
+    """Most memories of each kind, and most tokens; a kind without tokens is not looked for."""
+    tokens = plan.get("memory_tokens") or {}
+    kinds = [(kind, most) for kind, most in (plan.get("memories") or {}).items() if most and tokens.get(kind)]
+    listed = (f"{most} {kind}{'s' * (most > 1)} ({count(tokens[kind])} tokens)" for kind, most in kinds)
+    return f"at most {', '.join(listed)}" if kinds else "nothing is looked for"
 
 
 def blocks(given: Sequence[Report]) -> str:

@@ -217,6 +217,35 @@ def test_a_plan_begins_with_why_asking_is_refused_and_ends_with_what_should_be_k
     assert page.endswith("\n\nno codex is loaded")
 
 
+def test_a_plan_tells_what_the_words_say_and_what_they_may_bring_from_the_memories():
+    intent = {"frame": "decision", "hints": {"fact": 0.5, "decision": 1.0}, "recency": 0.8, "entities": ["Redis"]}
+    limits, tokens = {"decision": 8, "fact": 1, "procedure": 3}, {"decision": 3_500, "fact": 900, "procedure": 0}
+    shown = [{"id": "00aa", "kind": "decision", "text": "Redis, for its speed"}]
+    page = plan_page(
+        {"intent": intent, "retrieval_plan": {"memories": limits, "memory_tokens": tokens}, "memories": shown}
+    )
+    rows = [line.split(maxsplit=1) for line in page.splitlines() if line.startswith(("intent", "recall", "memories"))]
+    assert rows == [
+        ["intent", "frame decision; about decision, fact; recency 0.8; names Redis"],
+        ["recall", "at most 8 decisions (3,500 tokens), 1 fact (900 tokens)"],
+        ["memories", "00aa decision: Redis, for its speed"],
+    ]
+
+
+def test_a_plan_for_a_greeting_says_that_nothing_is_looked_for():
+    page = plan_page({"intent": {"frame": "conversation", "greeting": True}, "retrieval_plan": {"memories": {}}})
+    assert "frame conversation; a greeting\n" in page
+    assert [line.split(maxsplit=1) for line in page.splitlines()[-2:]] == [
+        ["recall", "nothing is looked for"],
+        ["memories", "none"],
+    ]
+
+
+def test_a_plan_for_a_pasted_log_names_eight_of_its_names_and_how_many_more_there_are():
+    page = plan_page({"intent": {"frame": "debug", "entities": [f"f{number}.py" for number in range(10)]}})
+    assert "names f0.py, f1.py, f2.py, f3.py, f4.py, f5.py, f6.py, f7.py and 2 more\n" in page
+
+
 def test_an_empty_block_is_called_empty_and_not_computed():
     given = [
         {"kind": kind, "tokens": tokens, "cached": 0, "from": "computed"}
