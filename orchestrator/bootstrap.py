@@ -15,6 +15,7 @@ from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
@@ -75,6 +76,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         searcher=searcher,
         session_store=storage.sessions,
         kept_memories=Memories(storage.memories, staleness_of(storage, codices)),
+        traces_kept=storage.traces,
         machine=host.machine,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
@@ -100,12 +102,14 @@ class Storage:
     library: Library
     sessions: SessionStore
     memories: MemoryStore
+    traces: TraceKeeper
     states: CodexStateStore
     outlines: SqliteBytesCache
     tokens: TokenStore
 
     def close(self) -> None:
-        for one in (self.sessions, self.memories, self.library, self.tokens, self.outlines, self.archive, self.meaning):
+        kept = (self.sessions, self.memories, self.traces, self.library)
+        for one in (*kept, self.tokens, self.outlines, self.archive, self.meaning):
             one.close()
 
 
@@ -123,6 +127,7 @@ def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
         memories=MemoryStore(paths.memories),
+        traces=TraceKeeper(TraceStore(paths.traces, settings.traces.days, settings.traces.bytes)),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,
@@ -233,6 +238,7 @@ def answers_of(
         host.model.setting,
         host.model.notice,
         codices.freshness.outdated,
+        storage.traces,
     )
 
 

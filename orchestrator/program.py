@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -12,6 +12,7 @@ from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import SessionStore
+from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
@@ -51,6 +52,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReport, TraceRow
 
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
@@ -141,6 +143,7 @@ class Program:
     searcher: ArchiveSearch
     session_store: SessionStore
     kept_memories: Memories
+    traces_kept: TraceKeeper
     machine: Machine
     meter: ContextMeter
     client: EngineClient
@@ -399,6 +402,28 @@ class Program:
         if named is None and not around(cwd, candidates):
             return None
         return choose_codex(named, cwd, candidates)[0]
+
+    # -- traces
+
+    async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
+        return await self.traces_kept.run(lambda store: store.all_of(principal.uid, most))
+
+    async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
+        return await self.traces_kept.run(lambda store: store.get(principal.uid, name, prompt=prompt))
+
+    async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
+        return await self.traces_kept.run(lambda store: store.difference(principal.uid, before, after))
+
+    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
+        before, trace = await self.traces_kept.run(lambda store: store.vote(principal.uid, name, body.vote, body.note))
+        if body.vote != before:
+            await asyncio.to_thread(self._rate_shown, principal.uid, trace.memories, MemoryChange(do=body.vote))
+        return trace
+
+    def _rate_shown(self, uid: int, memories: Sequence[str], change: MemoryChange) -> None:
+        for one in memories:
+            with suppress(NotFound):  # it was forgotten meanwhile
+                self.kept_memories.change(uid, one, change)
 
     # -- models, and what the daemon says of itself
 

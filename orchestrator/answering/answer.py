@@ -30,6 +30,7 @@ from orchestrator.answering.preparing import (
 )
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
+from orchestrator.answering.traces import TracedTurn, TraceKeeper
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
@@ -45,7 +46,7 @@ from orchestrator.model.chat_model import (
     paused,
     why_waiting,
 )
-from orchestrator.prompt.composing import broke_at
+from orchestrator.prompt.composing import Composed, broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
 from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
 
@@ -69,6 +70,7 @@ class RunState:
     admitted_at: float = 0.0
     first_token: float = 0.0
     finished: Finished | None = None
+    composed: Composed | None = None  # what the engine got last
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Answers:
     model_name: str
     notice: str
     outdated: Callable[[str, Sequence[str]], str]
+    traces: TraceKeeper
 
     # -- asking
 
@@ -192,7 +195,7 @@ class Answers:
         self, prepared: PreparedQuestion, state: RunState, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
         ids: dict[str, bytes] = {}
-        model = self._model(prepared, ids)
+        model = self._model(prepared, ids, state)
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
             async with aclosing(self.answerer().answer(prepared.turn, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
@@ -206,7 +209,9 @@ class Answers:
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
         await self._remembered(prepared, state.finished)
-        yield self._answered(prepared, state, turn, outdated, citations)
+        answered = self._answered(prepared, state, turn, outdated, citations)
+        self._traced(prepared, state, answered)
+        yield answered
 
     async def _remembered(self, prepared: PreparedQuestion, finished: Finished) -> None:
         """Which memories the answer used is kept; where that cannot be, the answer stands without it."""
@@ -217,6 +222,25 @@ class Answers:
         except LoreError as fault:
             log.warning("the use of memories was not kept: %s", fault.message)
 
+    def _traced(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> None:
+        """Hands the turn to the traces, which write it while the answer goes on; a private one leaves none."""
+        lore, finished = answered.lore, state.finished
+        if lore.trace is None or finished is None:
+            return
+        self.traces.later(
+            TracedTurn(
+                id=lore.trace,
+                uid=prepared.ask.principal.uid,
+                question=prepared.messages.question,
+                answer=finished.text,
+                finish_reason=finished.finish_reason,
+                codex=prepared.codex_state.name if prepared.codex_state else None,
+                memories=tuple(one.id for one in prepared.recalled.karma.entries),
+                composed=state.composed or prepared.composed,
+                lore=lore,
+            )
+        )
+
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
         """What the cited files, or the revision, are on disk by now; evidence was looked at when it was found."""
         if prepared.codex_state is None:
@@ -224,7 +248,7 @@ class Answers:
         shown = {one.path for one in prepared.turn.state.evidence}
         return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: PreparedQuestion, ids: dict[str, bytes]) -> "EngineModel":
+    def _model(self, prepared: PreparedQuestion, ids: dict[str, bytes], state: RunState) -> "EngineModel":
         from orchestrator.answering.agent import EngineModel
 
         chat_model = prepared.chat_model
@@ -236,7 +260,8 @@ class Answers:
         async def compose(turn: TurnContext) -> InferenceJob:
             if not turn.running:
                 return prepared.job
-            return job_of(prepared.job, await chat_model.composer.compose(turn, prepared.ask.think))
+            state.composed = await chat_model.composer.compose(turn, prepared.ask.think)
+            return job_of(prepared.job, state.composed)
 
         return EngineModel(
             self.model_name,

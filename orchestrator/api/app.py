@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, http, memories, operations
+from orchestrator.api import chat, http, memories, operations, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
@@ -46,6 +46,10 @@ routes = [
     memories.memory,
     memories.change_memory,
     memories.forget_memory,
+    traces.traces,
+    traces.trace,
+    traces.trace_diff,
+    traces.feedback,
     operations.local_models,
     operations.local_model,
     chat.model,  # takes any path below /v1/models

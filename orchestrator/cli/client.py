@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 CONNECT_TIMEOUT_S = 5.0
-LISTS = {"codex": "lore codex list", "session": "lore session list", "memory": "lore memory list"}
+LISTS = {
+    "codex": "lore codex list",
+    "session": "lore session list",
+    "memory": "lore memory list",
+    "trace": "lore trace list",
+}
 
 
 class Failure(Exception):

@@ -29,6 +29,8 @@ COMMANDS = {  # name: the function or the group, in its module
     "codex": "codex.app",
     "session": "session.app",
     "memory": "memory.app",
+    "trace": "trace.app",
+    "feedback": "trace.feedback",
     "model": "model.app",
     "pause": "pause.pause",
     "resume": "pause.resume",

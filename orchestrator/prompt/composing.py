@@ -349,10 +349,10 @@ def _behind_floor(before: Composed, now: Composed) -> _Difference | None:
         if old is None:
             return None
         if new is None:
-            return old.block, _name(old), "removed"
+            return old.block, part_name(old), "removed"
         if old.text != new.text or old.control is not new.control:
             reason = "the chat template writes a closed turn otherwise" if new.control else "changed"
-            return new.block, _name(new), reason
+            return new.block, part_name(new), reason
     return None
 
 
@@ -360,5 +360,6 @@ def _rest(composed: Composed) -> Iterable[PromptPart]:
     return parts([piece for piece in composed.layout if piece.block not in FLOOR], composed.prompt)
 
 
-def _name(part: PromptPart) -> str:
+def part_name(part: PromptPart) -> str:
+    """Where a stretch of the prompt came from, for people."""
     return part.item.source or part.item.key if part.item else TEMPLATE

@@ -332,6 +332,15 @@ class StorageSettings(Slice):
     )
 
 
+class TraceSettings(Slice):
+    """How long what the model saw and said is kept. Whichever is reached first."""
+
+    days: Annotated[float, Measure("days")] = Field(30.0, gt=0, le=36_500, description="after which a trace is dropped")
+    bytes: Bytes = Field(
+        500_000_000, ge=0, description="most that traces take on disk; the oldest go first, those voted up last"
+    )
+
+
 class LogSettings(Slice):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
@@ -380,6 +389,7 @@ class Settings(Slice):
     strategy: StrategyTable = StrategyTable()
     tasks: TasksTable = TasksTable()
     storage: StorageSettings = StorageSettings()
+    traces: TraceSettings = TraceSettings()
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)
     tokens: dict[str, TokenRule] = Field(default_factory=dict)

@@ -60,6 +60,11 @@ class Paths:
         return self.data / "memories.sqlite3"
 
     @property
+    def traces(self) -> Path:
+        """The database of what the model saw and said."""
+        return self.data / "traces.sqlite3"
+
+    @property
     def measurements(self) -> Path:
         """How long a text each model follows; it can be measured again, which takes long."""
         return self.state / "context.json"

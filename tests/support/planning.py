@@ -23,6 +23,7 @@ from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import Finished
 from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.state import CodexState
@@ -91,6 +92,7 @@ class SmallHouse:
         self.tools, self.stop, self.opens_thought = (), (), False
         self.sessions = SessionStore(self.folder / "sessions.sqlite3")
         self.memories = MemoryStore(self.folder / "memories.sqlite3")
+        self.traces = TraceKeeper(TraceStore(self.folder / "traces.sqlite3", 30, 10**9))
         self.info = SimpleNamespace(device="CPU", kv_bytes_per_token=8.0)
         self.snapshot, self.reason = EngineSnapshot(0), ""
         self.state, self.loaded, self.paused = ChildState.READY, 1.0, None
@@ -164,7 +166,9 @@ class SmallHouse:
             future.set_result(self)
             return future
 
-        return Answers(preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", lambda codex, paths: "")
+        return Answers(
+            preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", lambda codex, paths: "", self.traces
+        )
 
     def plan(self, ask: Ask) -> PlanReply:
         return anyio.run(self.answers().plan, ask)

@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
+from orchestrator.answering.traces import TraceStore
 from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.errors import (
     Conflict,
@@ -77,6 +78,7 @@ from orchestrator.wire.status import (
     ResumeReply,
     StatusReply,
 )
+from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReport, TraceRow
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -106,6 +108,7 @@ class SmallService:
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
     kept: Memories = field(default_factory=lambda: small_memories())
+    traced: TraceStore = field(default_factory=lambda: TraceStore(Path(mkdtemp()) / "traces.sqlite3", 30, 10**9))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -251,6 +254,18 @@ class SmallService:
 
     async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
         return self.kept.search(principal.uid, body.codex, body.query, body.kind, body.n)
+
+    async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
+        return self.traced.all_of(principal.uid, most)
+
+    async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
+        return self.traced.get(principal.uid, name, prompt=prompt)
+
+    async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
+        return self.traced.difference(principal.uid, before, after)
+
+    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
+        return self.traced.vote(principal.uid, name, body.vote, body.note)[1]
 
     async def models(self) -> list[ModelRow]:
         return [MODEL]

@@ -1,0 +1,40 @@
+"""Routes of traces: each user has their own, and sees no other's."""
+
+from orchestrator.api.http import ApiCall, route
+from orchestrator.errors import InvalidRequest
+from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReply, TraceRows
+
+MOST = 1000
+USUAL = 20
+
+
+@route("GET", "/v1/traces", "query")
+async def traces(call: ApiCall) -> TraceRows:
+    """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20)."""
+    given = call.request.query_params.get("n", str(USUAL))
+    if not given.isdecimal() or not 1 <= int(given) <= MOST:
+        raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST:,}", f"leave it out for {USUAL}")
+    return TraceRows(traces=tuple(await call.service.traces(call.principal, int(given))))
+
+
+@route("GET", "/v1/traces/{name}", "query", faults=("not_found",))
+async def trace(call: ApiCall) -> TraceReply:
+    """One turn, by its id, the beginning of it, or `last`; `?prompt=1`: with the exact prompt."""
+    prompt = bool(call.request.query_params.get("prompt"))
+    return TraceReply(trace=await call.service.trace(call.principal, call.name, prompt=prompt))
+
+
+@route("GET", "/v1/traces/{name}/diff", "query", faults=("not_found",))
+async def trace_diff(call: ApiCall) -> TraceDiff:
+    """How the prompt of the turn `?to=` differs from this turn's."""
+    other = call.request.query_params.get("to", "")
+    if not other:
+        raise InvalidRequest("to: the other trace is not named", "GET /v1/traces/A/diff?to=B")
+    return await call.service.trace_difference(call.principal, call.name, other)
+
+
+@route("POST", "/v1/traces/{name}/feedback", "query", faults=("not_found",))
+async def feedback(call: ApiCall, body: FeedbackBody) -> TraceReply:
+    """Keeps a vote on an answer, and moves the trust of the memories in its prompt. A later vote replaces it; the same
+    vote again moves no trust."""
+    return TraceReply(trace=await call.service.vote(call.principal, call.name, body))

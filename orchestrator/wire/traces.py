@@ -1,0 +1,94 @@
+"""Traces: what the model saw and said in one turn."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from orchestrator.wire.answers import Lore
+from orchestrator.wire.base import ReplyShape, StrictRequest, empty
+
+Vote = Literal["up", "down"]
+
+
+class TraceRow(ReplyShape):
+    """One turn, in short."""
+
+    id: str = Field(description="its identifier")
+    created: float = Field(description="seconds since 1970")
+    codex: str | None = Field(description="that was asked about; none: the bare model")
+    session: str | None = Field(description="its conversation, by the name that it had then")
+    title: str = Field(description="the beginning of the question")
+    vote: Vote | None = Field(description="yours; none: not given")
+
+
+class TraceRows(ReplyShape):
+    """Your turns."""
+
+    traces: tuple[TraceRow, ...] = Field(description="the newest first")
+
+
+class TracedItem(ReplyShape):
+    """A stretch of a prompt."""
+
+    block: str = Field(description="one of the six")
+    name: str = Field(description="where it came from; template: the chat template's own text")
+    text: str = Field(description="exactly as the model got it")
+
+
+class TraceReport(TraceRow):
+    """One turn."""
+
+    question: str = Field(description="all of it")
+    answer: str = Field(description="all of it; without thoughts")
+    finish_reason: str = Field(description="stop, length or tool_calls")
+    note: str = Field(description="yours, with the vote; may be empty")
+    memories: tuple[str, ...] = Field(description="ids of those that the prompt held")
+    prompt_bytes: int = Field(description="of the prompt's text")
+    lore: Lore = Field(description="as the answer had it")
+    prompt: tuple[TracedItem, ...] = Field(
+        (),
+        exclude_if=empty,
+        description="with `?prompt=1`: the last prompt of the turn; its texts, joined, are all of it",
+    )
+
+
+class TraceReply(ReplyShape):
+    """One turn."""
+
+    trace: TraceReport = Field(description="what the model saw and said")
+
+
+class TracedBlock(ReplyShape):
+    """What a block of the second prompt has otherwise. Items are named by where they came from."""
+
+    block: str = Field(description="one of the six")
+    same: bool = Field(description="nothing differs")
+    before: int = Field(description="characters in the first prompt")
+    after: int = Field(description="characters in the second prompt")
+    changed: tuple[str, ...] = Field(description="items with another text")
+    added: tuple[str, ...] = Field(description="items that the first one lacks")
+    removed: tuple[str, ...] = Field(description="items that the second one lacks")
+
+
+class TraceBreak(ReplyShape):
+    """Where two prompts part."""
+
+    block: str = Field(description="one of the six")
+    item: str = Field(description="in it")
+    characters: int = Field(description="that both prompts begin with")
+
+
+class TraceDiff(ReplyShape):
+    """How the prompt of a turn differs from that of another one."""
+
+    before: str = Field(description="the first turn")
+    after: str = Field(description="the second turn")
+    broke_at: TraceBreak | None = Field(description="none: the prompts are the same")
+    blocks: tuple[TracedBlock, ...] = Field(description="all six, in order")
+
+
+class FeedbackBody(StrictRequest):
+    """What you think of an answer."""
+
+    vote: Vote = Field(description="whether it was right")
+    note: str = Field("", max_length=10_000, description="why; replaces an earlier one")
