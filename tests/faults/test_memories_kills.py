@@ -1,0 +1,68 @@
+"""The process that writes memories is killed a hundred times: what it had promised is there, and nothing is half."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from orchestrator.karma.records import CodeCitation, Kind, MemoryState, NewMemory
+from orchestrator.karma.store import MemoryStore
+
+ME = 1000
+KILLS = 100
+CITED = (CodeCitation("src/a.py", 1, 9, "ab" * 32), CodeCitation("src/b.py"))
+
+
+def write_until_killed(path: Path, run: int, told: Connection) -> None:
+    """Each value of one attribute supersedes the one before: two rows, two citations and the index in one transaction."""
+    store = MemoryStore(path)
+    for turn in range(1_000_000):
+        new = NewMemory(ME, Kind.FACT, f"The port is {run} {turn}.", subject="port", attribute="number", evidence=CITED)
+        told.send(store.add(new).id)
+
+
+def test_after_a_hundred_kills_in_mid_write_nothing_promised_is_lost_and_nothing_is_half(tmp_path: Path) -> None:
+    path = tmp_path / "memories.sqlite3"
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["orchestrator.karma.store"])
+    promised: list[str] = []
+    for run in range(KILLS):
+        here, there = processes.Pipe(duplex=False)
+        writer = processes.Process(target=write_until_killed, args=(path, run, there))
+        writer.start()
+        there.close()
+        promised += [here.recv() for _ in range(1 + run % 3)]  # the next write is under way when it is killed
+        assert writer.pid is not None
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+        promised += rest_of(here)
+    store = MemoryStore(path)
+    found = store.all_of(ME)
+    states = [one.state for one in found]
+    store.close()
+    assert set(promised) <= {one.id for one in found}
+    assert len(found) <= len(promised) + KILLS, "of each run at most the write that nobody was told of"
+    assert states == [MemoryState.NEW] + [MemoryState.SUPERSEDED] * (len(found) - 1)
+    assert all(one.evidence == CITED for one in found)
+    check_index(path, len(found))
+
+
+def rest_of(here: Connection) -> list[str]:
+    """What it had told before it died."""
+    rest = []
+    while True:
+        try:
+            rest.append(here.recv())
+        except EOFError:
+            return rest
+
+
+def check_index(path: Path, count: int) -> None:
+    """The index holds the same words as the table, and the file is whole."""
+    database = sqlite3.connect(path)
+    assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    database.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")  # raises where they differ
+    assert database.execute("SELECT count(*) FROM words WHERE words MATCH 'port'").fetchone() == (count,)
+    database.close()
