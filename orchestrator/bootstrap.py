@@ -1,5 +1,6 @@
 """Names and wires every part, once. The only place that knows them all."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,7 +28,7 @@ from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
-from orchestrator.errors import translated
+from orchestrator.errors import SettingsError, translated
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.staleness import Staleness
@@ -39,15 +40,18 @@ from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter, MeasurementFile
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
+from orchestrator.relevance.gate import GateRules
 from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.settings.relevance import gate_rules
 from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer
 
+log = logging.getLogger("lorekeep")
 TOKENS_KEPT = 2 * 2**30  # bytes of token ids on disk: half a billion tokens
 
 
@@ -57,15 +61,15 @@ Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
     """All parts around `host`, not yet started. In the event loop. Raises LoreError for a folder that cannot be used."""
-    model_ready, registry = AwaitedModel(), discover()
+    model_ready, registry, gate = AwaitedModel(), discover(), gate_of(paths)
     with translated():
         storage = storage_of(settings, paths, host)
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, searcher, model_ready))
     return Program(
-        answers=answers_of(settings, host, storage, codices, searcher, answerer, model_ready),
-        about=about_of(paths, host, registry, codices),
+        answers=answers_of(settings, gate, host, storage, codices, searcher, answerer, model_ready),
+        about=about_of(paths, host, registry, codices, gate),
         library=storage.library,
         states=storage.states,
         loads=codices.loads,
@@ -206,8 +210,25 @@ def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
     return Staleness(storage.memories, text_of)
 
 
+@dataclass(frozen=True)
+class ReadGate:
+    """`rules` is None where they cannot be used, and `fault` says why."""
+
+    rules: GateRules | None
+    fault: str = ""
+
+
+def gate_of(paths: Paths) -> ReadGate:
+    try:
+        return ReadGate(gate_rules(paths))
+    except SettingsError as fault:
+        log.warning("the rules of relevance cannot be used, so everything is fetched for every turn: %s", fault.message)
+        return ReadGate(None, fault.message)
+
+
 def answers_of(
     settings: Settings,
+    gate: ReadGate,
     host: Host,
     storage: Storage,
     codices: CodexParts,
@@ -225,6 +246,7 @@ def answers_of(
         settings.for_strategy(),
         codices.freshness.of,
         Recall(storage.memories, staleness_of(storage, codices)),
+        gate.rules,
         greedy=is_builtin(host.model.setting),
     )
     return Answers(
@@ -249,7 +271,7 @@ def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer
     return Answerer(SearchArchive(searcher, model_ready))
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) -> About:
+def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts, gate: ReadGate) -> About:
     return About(
         host.model,
         host.machine,
@@ -262,6 +284,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts) 
         partial(prefill_of, codices.residents, codices.floors),
         KvLosses(paths.data),
         registry.failures,
+        gate.fault,
     )
 
 

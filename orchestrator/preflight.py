@@ -15,8 +15,10 @@ from orchestrator.errors import LoreError
 from orchestrator.model.embedding_model import find_embedding
 from orchestrator.model.host import model_of
 from orchestrator.model.model_file import DEFAULT, builtins
+from orchestrator.relevance.configuration import FILE
 from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.model import Settings
+from orchestrator.settings.relevance import gate_rules
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
         yield "serve.tcp", partial(tcp_address, given.tcp)
     if (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
         yield "model.path", partial(model_of, settings, paths)
+    yield FILE, partial(gate_rules, paths)
     yield "sigils", partial(Sigils.of, settings, os.geteuid())
 
 

@@ -50,7 +50,7 @@ codices:             formatters governor codex engine engine.client errors cance
 answering:           formatters governor codex engine engine.client errors wire service prompt relevance karma machine model codices
 reports:             formatters governor engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt relevance karma settings instance machine model codices
 api:                 engine errors cancellation wire service settings instance reports
-preflight:           errors settings model api
+preflight:           errors relevance settings model api
 program:             codex engine engine.client errors wire service prompt relevance karma machine model codices answering reports
 model_switch:        codex errors wire service settings model codices api program
 bootstrap:           formatters codex engine.builtin errors wire service prompt relevance karma settings model codices answering reports program

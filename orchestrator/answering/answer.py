@@ -339,7 +339,7 @@ class Answers:
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
         known = (prepared.choice, prepared.served.notice)
-        notices = (*report.not_used(prepared.ask), *known, *prepared.unseen, outdated, *prepared.shorter_answer)
+        notices = (*known, *prepared.unseen, outdated, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,

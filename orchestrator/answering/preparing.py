@@ -7,12 +7,14 @@ Each step is a method that reads like its name; nothing here runs the model.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
+from formatters.blocks import Role
 from formatters.context import AttachmentView, KarmaView, SigilView, ToolView, TurnContext
 from governor.ctc import PromptLimits, limits_of
 from governor.settings import ClaimSettings
@@ -55,8 +57,15 @@ from orchestrator.prompt.strategy import (
     coverages_of,
     decide,
 )
+from orchestrator.relevance.gate import GateRules, Relevance, relevance
+from orchestrator.relevance.intent import frame_of
+from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.signals import Turn, signals_of
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.requests import ToolFunction
+
+log = logging.getLogger("lorekeep.relevance")
+NODES = catalogue()
 
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
@@ -120,6 +129,7 @@ class PreparedQuestion(AskedQuestion):
     within: Governed
     decision: Decision
     prefetch: Prefetch
+    relevance: Relevance
     recalled: Recalled
     gathered: Gathered
     job: InferenceJob
@@ -177,6 +187,7 @@ class Preparer:
     strategy: StrategyParameters
     fresh: Callable[[str], Freshness]
     recall: Recall
+    gate_rules: GateRules | None
     greedy: bool
 
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
@@ -187,14 +198,15 @@ class Preparer:
         turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
         decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
-        recalled = await self._recalled(asked, composed, prefetch, limits)
+        relevant = self._relevance(asked, composed, prefetch)
+        recalled = await self._recalled(asked, composed, prefetch, limits, relevant)
         gathered = await self._evidence(decision, turn, chat_model)
         state = turn.state.model_copy(update={"evidence": gathered.evidence})
         came = turn.model_copy(update={"karma": recalled.karma.view, "state": state})
         if came != turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
-        return self._prepared(asked, within, decision, prefetch, recalled, gathered)
+        return self._prepared(asked, within, decision, prefetch, relevant, recalled, gathered)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
         """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
@@ -308,8 +320,31 @@ class Preparer:
         use = ContextUse(composed.assembled.tokens - floor, asked.grant.window, limits.tokens - floor)
         return prefetch_for(asked.messages.question, use, more=self.strategy.phrases)
 
+    def _relevance(self, asked: AskedQuestion, composed: Composed, prefetch: Prefetch) -> Relevance:
+        """Which parts of the context are worth fetching for it. One log event a turn."""
+        question, pinned = asked.messages.question, asked.conversation.karma
+        turn = Turn(
+            question=read_part(question),
+            tokens=composed.assembled.blocks[-1].tokens,
+            turns=sum(turn.role is Role.USER for turn in asked.conversation.state.turns),
+            silence=max(0.0, time.time() - asked.session.used) if asked.session is not None else 0.0,
+            mode=asked.ask.mode or "",
+            urgency=asked.ask.urgency or "",
+            pressure=prefetch.pressure,
+            vram_level=self.machine.levels.memory or "",
+        )
+        frame = frame_of(question, asked.ask.frame or (pinned.frame if pinned is not None else None))
+        found = relevance(signals_of(turn), self.gate_rules, NODES, frame.total)
+        log.info("relevance", extra={"fields": found.event()})
+        return found
+
     async def _recalled(
-        self, asked: AskedQuestion, composed: Composed, prefetch: Prefetch, limits: PromptLimits
+        self,
+        asked: AskedQuestion,
+        composed: Composed,
+        prefetch: Prefetch,
+        limits: PromptLimits,
+        relevant: Relevance,
     ) -> Recalled:
         """Its memories; none for who may not read them."""
         question = RecallQuestion(
@@ -319,6 +354,7 @@ class Preparer:
             turns=[turn.text for turn in asked.conversation.state.turns],
             room=share(max(0, limits.tokens - composed.assembled.tokens), KARMA_SHARE),
             prefetch=prefetch,
+            wants=relevant.wants,
             frame=asked.ask.frame,
         )
         if not asked.ask.principal.may("memory:read"):
@@ -347,6 +383,7 @@ class Preparer:
         within: Governed,
         decision: Decision,
         prefetch: Prefetch,
+        relevant: Relevance,
         recalled: Recalled,
         gathered: Gathered,
     ) -> PreparedQuestion:
@@ -357,6 +394,7 @@ class Preparer:
             within=within,
             decision=decision,
             prefetch=prefetch,
+            relevance=relevant,
             recalled=recalled,
             gathered=gathered,
             job=self._job(asked, within.composed),

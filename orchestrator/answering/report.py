@@ -11,7 +11,7 @@ from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
-from orchestrator.service import Ask
+from orchestrator.relevance.gate import Decided, Relevance
 from orchestrator.wire.answers import (
     BlockState,
     DraftCounts,
@@ -25,17 +25,12 @@ from orchestrator.wire.answers import (
     PrefetchReport,
     PromptState,
     RefusalReport,
+    RelevanceReport,
     RetrievalPlan,
     ShownMemory,
     StrategyState,
     Timings,
 )
-
-
-def not_used(ask: Ask) -> tuple[str, ...]:
-    """What was asked for and is taken, but changes nothing yet: nobody shall believe that it did."""
-    given = {"mode": ask.mode, "urgency": ask.urgency}
-    return tuple(f"lore.{name} is not used yet" for name, value in given.items() if value)
 
 
 def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
@@ -159,7 +154,7 @@ def plan_report(
             memory_tokens=dict(prepared.recalled.plan.budgets),
         ),
         prefetch=prefetch_report(prepared.prefetch),
-        relevance=None,
+        relevance=relevance_report(prepared.relevance),
         refusal=RefusalReport.of(refusal) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(
@@ -183,6 +178,14 @@ def intent_report(prepared: PreparedQuestion) -> Intent:
         hints=dict(recalled.intent.hints),
         entities=recalled.intent.entities,
     )
+
+
+def relevance_report(found: Relevance) -> RelevanceReport:
+    def words(nodes: Mapping[str, Decided]) -> dict[str, str]:
+        return {name: " ".join(filter(None, (why.layer, why.rule))) for name, why in nodes.items()}
+
+    included, excluded = words(found.included), words(found.excluded)
+    return RelevanceReport.of(found, included=included, excluded=excluded)
 
 
 def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:

@@ -96,7 +96,7 @@ def lead(check: Check) -> str:
 def all_checks(socket: str | None) -> list[Check]:
     engine, (about_settings, chosen) = found_engine(), read_settings()
     about_model = configured_model(chosen, engine_runs=engine.ok) if chosen else []
-    machine = [engine, gpu(engine), git(), folders(), room(chosen), stores(), plugins(), service()]
+    machine = [engine, gpu(engine), git(), folders(), room(chosen), stores(), plugins(), relevance(), service()]
     return [python(), about_settings, *about_model, *machine, *running_daemon(socket)]
 
 
@@ -215,6 +215,18 @@ def plugins() -> Check:
     broken = plugin_failures()
     detail = "; ".join(broken) or "all formatters can be used"
     return checked("plug-ins", not broken, detail, "upgrade or uninstall the package named")
+
+
+def relevance() -> Check:
+    from orchestrator.errors import SettingsError
+    from orchestrator.settings.relevance import gate_files, gate_rules
+
+    try:
+        gate_rules(local.paths())
+    except SettingsError as fault:
+        return Check("relevance", False, f"{fault.message}; everything is fetched for every turn", fault.hint)
+    own = [str(file) for file in gate_files(local.paths()) if file.exists()]
+    return Check("relevance", True, f"rules of {', '.join(own)}" if own else "the shipped rules")
 
 
 def service() -> Check:

@@ -45,6 +45,9 @@ def status_page(now: Report) -> str:
         pools(now["engine"].get("pools", ())),
         codices(now["codices"]),
         facts(("formatter", failure) for failure in now.get("plugins", ())),
+        facts(
+            [("relevance", f"{fault}; everything is fetched for every turn")] if (fault := now.get("relevance")) else ()
+        ),
     ]
     return "\n\n".join(filter(None, parts))
 

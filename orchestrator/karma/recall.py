@@ -82,7 +82,8 @@ class Recalled:
 
 @dataclass(frozen=True)
 class RecallQuestion:
-    """A question as recall sees it. `turns`: texts of its conversation; `room`: tokens that the block may take."""
+    """A question as recall sees it. `turns`: texts of its conversation; `room`: tokens that the block may take;
+    `wants`: whether memories of this node are looked up."""
 
     uid: int
     codex: str | None
@@ -91,6 +92,7 @@ class RecallQuestion:
     room: int
     prefetch: Prefetch
     frame: str | None = None
+    wants: Callable[[str], bool] = bool  # any name is true
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Recall:
         frame, intent = _frame(question, pinned), intent_of(question.text)
         factor = question.prefetch.factor if question.prefetch.wanted else 0.0
         plan = memory_plan(intent, frame, len(question.text.split()), factor)
+        plan = plan.without({kind for kind in plan.limits if not question.wants(HEADINGS[Kind(kind)][1])})
         karma = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
         return Recalled(frame, intent, plan, karma)
 

@@ -9,8 +9,8 @@ A greeting plans nothing. Long texts are read at both ends alone. Knows no memor
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -95,6 +95,10 @@ class MemoryPlan:
     budgets: Mapping[str, int]
     candidates: Mapping[str, int]
     recency: float = 0.0
+
+    def without(self, kinds: Collection[str]) -> "MemoryPlan":
+        """The same, with nothing of these kinds."""
+        return replace(self, limits={kind: most for kind, most in self.limits.items() if kind not in kinds})
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ EVENT_CLOCK_S = 0.5
 @dataclass(frozen=True)
 class About:
     """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `losses` what types of KV
-    change, as measured; `failures` are the formatter plug-ins that could not be taken."""
+    change, as measured; `failures` are the formatter plug-ins that could not be taken; `gate_fault`: why the rules of
+    relevance could not be."""
 
     model: ModelFile
     machine: Machine
@@ -70,6 +71,7 @@ class About:
     prefill: Callable[[str], PrefillReport | None]
     losses: KvLosses
     failures: Sequence[BrokenFormatter] = field(default=())
+    gate_fault: str = ""
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
         outlook, snapshot = self.machine.outlook, self.client.snapshot
@@ -83,6 +85,7 @@ class About:
             sessions=sessions,
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
             plugins=tuple(str(failure) for failure in self.failures),
+            relevance=self.gate_fault,
             embedding=embedding,
             paused=self.away(),
         )

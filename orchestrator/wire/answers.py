@@ -171,6 +171,16 @@ class Intent(ReplyShape):
     entities: tuple[str, ...] = Field((), description="names, paths, dates and symbols in it")
 
 
+class RelevanceReport(ReplyShape):
+    """What the relevance gate decided: nodes of the context, each with the layer and the rule that decided it."""
+
+    mode: str = Field(description="RESPOND, CLARIFY, ACT, ACKNOWLEDGE, or the client's own")
+    included: dict[str, str] = Field(description="what is fetched for this turn")
+    excluded: dict[str, str] = Field(description="what is not")
+    recovered: tuple[str, ...] = Field(description="soft exclusions that were taken back, because there is room")
+    tokens: int = Field(description="that the included nodes take on average, estimated")
+
+
 class RetrievalPlan(ReplyShape):
     """What would be fetched."""
 
@@ -259,7 +269,7 @@ class PlanReply(QuestionReport):
     """Everything decided for a question."""
 
     timings: PlanTimings = Field(description="of planning")
-    relevance: None = Field(None, description="not computed yet")
+    relevance: RelevanceReport | None = Field(None, description="which parts of the context were worth fetching")
     intent: Intent = Field(description="what the question was taken for")
     retrieval_plan: RetrievalPlan = Field(description="what would be fetched")
     prefetch: PrefetchReport | None = Field(None, description="of memories, by how full the context is")

@@ -102,8 +102,13 @@ class LoreOptions(StrictRequest):
     frame: str | None = Field(
         None, description="what the question is about, where the client knows: it decides the task"
     )
-    mode: str | None = Field(None, description="not used yet; an answer says so in `notices`")
-    urgency: str | None = Field(None, description="not used yet; an answer says so in `notices`")
+    mode: str | None = Field(
+        None,
+        description="RESPOND, CLARIFY, ACT or ACKNOWLEDGE; of any other nothing is left out; left out: by its words",
+    )
+    urgency: str | None = Field(
+        None, description="high: facts, levels and turns are always taken; left out: by its words"
+    )
     wait: bool = Field(
         True, description="false: refuse with not_ready instead of waiting for the model or computing the floor"
     )

@@ -66,7 +66,7 @@ FIELDS = {
     },
     "attachment": {"lore": {"attachments": [{"name": MARKS, "text": MARKS}]}},
     "client": {"lore": {"client": {"cwd": MARKS, "file": MARKS, "selection": MARKS}}},
-    "frame": {"lore": {"frame": MARKS, "mode": MARKS, "urgency": MARKS}},
+    "mode": {"lore": {"mode": MARKS, "urgency": MARKS}},
     "stop": {"stop": [MARKS]},
     "schema": {"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": [MARKS]}}}},
 }
@@ -91,6 +91,7 @@ def test_a_field_that_spells_control_tokens_is_answered(http, field):
         {"lore": {"session": MARKS}},
         {"lore": {"codex": MARKS}},
         {"lore": {"strategy": MARKS}},
+        {"lore": {"frame": MARKS}},
     ],
 )
 def test_ids_by_hand_and_names_that_nothing_has_are_refused(http, options):

@@ -65,6 +65,15 @@ def test_a_plan_names_the_frame_the_memories_and_how_many_were_looked_for(house)
     assert f"{added['id']} decision: We decided on SQLite for storage." in page
 
 
+def test_a_greeting_looks_up_nothing_and_the_plan_says_by_which_rule(house):
+    add(house, "hey is what horses eat.")
+    plan = reply(house, "/v1/plan", {"model": "lore", "messages": [{"role": "user", "content": "hey"}]})
+    assert plan["retrieval_plan"]["memories"] == {}
+    assert plan["relevance"]["mode"] == "ACKNOWLEDGE"
+    assert plan["relevance"]["excluded"]["facts"] == "mask masks.ACKNOWLEDGE"
+    assert plan["memories"] == []
+
+
 def test_constraints_stand_in_every_prompt(house):
     add(house, "Never push to main.", "--kind", "censor")
     for question in ("hey", "what is the cache?", "write a poem"):

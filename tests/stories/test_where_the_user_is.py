@@ -36,9 +36,17 @@ def test_what_was_typed_and_not_saved_is_answered_from_too(house, client):
     assert answer.choices[0].message.content.strip().startswith("1234567")
 
 
-def test_what_is_taken_and_not_used_yet_is_said_so(house, client):
-    answer = ask(client, "zebra", mode="debug", urgency="high")
-    assert answer.lore["notices"] == [f"lore.{name} is not used yet" for name in ("mode", "urgency")]
+def test_a_mode_of_the_client_decides_and_one_that_nobody_knows_leaves_nothing_out(house):
+    def excluded(mode):
+        body = {"model": "lore", "messages": [{"role": "user", "content": "Where is zebra?"}], "lore": {"mode": mode}}
+        found = reply(
+            house, "/v1/plan", {**body, "lore": {"mode": mode, "client": {"cwd": str(house.folder / "vaults")}}}
+        )
+        assert found["relevance"]["mode"] == mode
+        return found["relevance"]["excluded"]
+
+    assert excluded("ACKNOWLEDGE")["facts"] == "mask masks.ACKNOWLEDGE"
+    assert excluded("of my own") == {}
 
 
 def test_in_a_folder_that_is_loaded_twice_answer_and_search_tell_which_codex_was_chosen(house):

@@ -23,6 +23,7 @@ from orchestrator.karma.records import CodeCitation, MemoryRecord
 from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
+from orchestrator.relevance.gate import Relevance
 from orchestrator.reports.models import Fitting, Placement
 from orchestrator.wire.answers import Lore
 from orchestrator.wire.base import ReplyShape
@@ -43,6 +44,7 @@ SOURCES: dict[str, object] = {
     "PlanReply": Lore,
     "PlannedMemory": MemoryBudget,
     "PoolReport": PoolState,
+    "RelevanceReport": Relevance,
     "ShownMemory": ShownEntry,
     "PrefetchReport": Prefetch,
     "ProgressEvent": CodexProgress,
