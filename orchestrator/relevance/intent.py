@@ -9,6 +9,7 @@ A greeting plans nothing. Long texts are read at both ends alone. Knows no memor
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -38,17 +39,21 @@ _RECENT = (
     (0.5, r"last week|(?:a )?few days ago"),
     (0.3, r"last month|a while ago"),
 )
+_ANY_RECENT = re.compile(rf"\b(?:{'|'.join(words for _, words in _RECENT)})\b")
 _HINTS = {
     "decision": r"\bdecid|\bdecision|\bchoice\b|\bchose\b|\bshould we\b|\brecommend",
     "fact": r"\bwhat is\b|\btell me about\b|\bfact\b|\bknow about\b|\bdefinition\b",
     "procedure": r"\bhow do\b|\bhow to\b|\bhow can\b|\bsteps\b|\bprocess\b|\bworkflow\b|\bguide\b",
     "episode": r"\blast time\b|\bwhen did\b|\bhistory\b|\bstory\b|\bwhat happened\b",
 }
+_ANY_HINT = re.compile("|".join(f"(?P<{kind}>{words})" for kind, words in _HINTS.items()))
 # A name begins where no letter and no hyphen stands before it: with \b each part of `a-a-a-…` began one, and 20,000
 # characters took 1.7 s.
 _PATH = re.compile(r"(?<!\S)[\w.-]*/[\w./-]+|(?<![\w-])[\w-]+\.[a-z]{1,4}\b")
-_DATE = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
-_NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[A-Z][\w-]{2,}\b")
+# What stands before the first character is looked at behind it: a pattern that begins with a set of characters is searched
+# for in a half to a tenth of the time.
+_DATE = re.compile(r"\d(?<!\w\d)\d{3}-\d{2}-\d{2}\b")
+_NAME = re.compile(r"[A-Z](?<!\w[A-Z])(?<![.?!]\s[A-Z])(?<!^[A-Z])[\w-]{2,}\b")
 _FOLDS = str.maketrans({"’": "'", "‘": "'"})
 
 
@@ -122,12 +127,12 @@ def frame_of(question: str, named: str | None = None) -> Frame:
 def intent_of(question: str) -> QuestionIntent:
     read = read_part(question)
     text = _folded(read)
-    matches = {kind: 0.5 * len(re.findall(pattern, text)) for kind, pattern in _HINTS.items()}
+    matches = Counter(match.lastgroup for match in _ANY_HINT.finditer(text))
     return QuestionIntent(
         greeting=is_greeting(text),
         question=text.rstrip().endswith("?") or _QUESTION.search(text) is not None,
-        recency=next((weight for weight, words in _RECENT if re.search(rf"\b(?:{words})\b", text)), 0.0),
-        hints={kind: score for kind, score in matches.items() if score},
+        recency=_recency(text),
+        hints={kind: 0.5 * matches[kind] for kind in _HINTS if matches[kind]},
         entities=_entities(read),
         topics=tuple(query_words(read, TOPICS)),
     )
@@ -161,6 +166,13 @@ def budgets_of(frame: Frame, question_words: int) -> dict[str, int]:
         scaled = {kind: tokens * more.get(kind, 3) // 4 for kind, tokens in scaled.items()}
     over = sum(scaled.values())
     return {kind: tokens * flexible // over if over > flexible else tokens for kind, tokens in scaled.items()}
+
+
+def _recency(text: str) -> float:
+    """That of the most recent time that is named."""
+    if _ANY_RECENT.search(text) is None:
+        return 0.0
+    return next(weight for weight, words in _RECENT if re.search(rf"\b(?:{words})\b", text))
 
 
 def _entities(text: str) -> tuple[str, ...]:
