@@ -21,6 +21,7 @@ from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveU
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
+from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
@@ -81,6 +82,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         session_store=storage.sessions,
         kept_memories=Memories(storage.memories, staleness_of(storage, codices)),
         traces_kept=storage.traces,
+        identity_files=codices.identities,
         machine=host.machine,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
@@ -143,6 +145,7 @@ class CodexParts:
     """Every codex as it meets questions."""
 
     floors: Floors
+    identities: Identities
     residents: ResidentCodices
     lifecycle: CodexLifecycle
     loads: Loads
@@ -167,7 +170,8 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     loader = CodexLoader(
         library, residents, lifecycle, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
     )
-    return CodexParts(floors, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports)
+    desk = Identities(paths.identities, identities, floors, model_ready.count)
+    return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports)
 
 
 def residents_of(

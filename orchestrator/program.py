@@ -16,6 +16,7 @@ from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
+from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
@@ -37,6 +38,7 @@ from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEven
 from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
+from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
 from orchestrator.wire.replies import (
     Cancelled,
@@ -144,6 +146,7 @@ class Program:
     session_store: SessionStore
     kept_memories: Memories
     traces_kept: TraceKeeper
+    identity_files: Identities
     machine: Machine
     meter: ContextMeter
     client: EngineClient
@@ -424,6 +427,17 @@ class Program:
         for one in memories:
             with suppress(NotFound):  # it was forgotten meanwhile
                 self.kept_memories.change(uid, one, change)
+
+    # -- identities
+
+    async def identities(self) -> tuple[IdentityRow, ...]:
+        return await self.identity_files.rows()
+
+    async def identity(self, name: str) -> IdentityReport:
+        return await self.identity_files.report(name)
+
+    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
+        return await self.identity_files.change(name, text, dry_run=dry_run)
 
     # -- models, and what the daemon says of itself
 

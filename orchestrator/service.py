@@ -12,6 +12,7 @@ from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, PlanReply, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
+from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
 from orchestrator.wire.replies import (
     Cancelled,
@@ -198,6 +199,12 @@ class Service(Protocol):
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff: ...
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
         """Keeps it, and moves the trust of the memories that the answer was shown."""
+        ...
+
+    async def identities(self) -> tuple[IdentityRow, ...]: ...
+    async def identity(self, name: str) -> IdentityReport: ...
+    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
+        """Writes its file, or with `dry_run` only tells what the change costs."""
         ...
 
     async def models(self) -> list[ModelRow]: ...

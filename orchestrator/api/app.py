@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, http, memories, operations, traces
+from orchestrator.api import chat, http, identities, memories, operations, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
@@ -40,6 +40,9 @@ routes = [
     chat.plan,
     chat.embeddings,
     chat.models,
+    identities.identities,
+    identities.identity,
+    identities.put_identity,
     memories.memories,
     memories.add_memory,
     memories.search_memories,

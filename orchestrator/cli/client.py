@@ -26,6 +26,7 @@ LISTS = {
     "session": "lore session list",
     "memory": "lore memory list",
     "trace": "lore trace list",
+    "identity": "lore identity list",
 }
 
 

@@ -31,6 +31,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "memory": "memory.app",
     "trace": "trace.app",
     "feedback": "trace.feedback",
+    "identity": "identity.app",
     "model": "model.app",
     "pause": "pause.pause",
     "resume": "pause.resume",

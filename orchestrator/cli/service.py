@@ -96,7 +96,7 @@ def changed(
     from orchestrator.systemd import Unit, carried, place_of
 
     paths, place, tcp = local.paths(), place_of(os.environ, user=user), bool(local.settings().settings.serve.tcp)
-    writable = (paths.data, paths.state, paths.cache) if user else ()
+    writable = (paths.data, paths.state, paths.cache, paths.identities) if user else ()
     unit = Unit(Path(sys.argv[0]).resolve(), user, writable, tcp, carried(os.environ, paths, user=user))
     try:
         complaints = action(unit, place)

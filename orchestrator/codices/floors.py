@@ -215,6 +215,10 @@ class ServingIdentities:
             if key.codex:
                 self._store.now_resident(key.codex, resident)
 
+    def asked(self, codex: str, name: str) -> bool:
+        """Whether the codex has been asked under this identity."""
+        return self._last(codex, name) is not None
+
     def forget(self, codex: str) -> None:
         self._resident = {key: resident for key, resident in self._resident.items() if key[0] != codex}
 
@@ -357,6 +361,10 @@ class Floors:
         """The codex of a floor by the floor's name; "" where it is none that is kept, or the bare identity's."""
         kept = self._kept.get(name)
         return kept.key.codex if kept else ""
+
+    def codices(self) -> tuple[str, ...]:
+        """Those that have a floor."""
+        return tuple(sorted(codex for codex in self._current if self.of(codex) is not None))
 
     def of(self, codex: str) -> Floor | None:
         kept = self._kept.get(self._current.get(codex, ""))

@@ -26,7 +26,19 @@ from private_daemon import PrivateDaemon
 
 SERVER = Path(__file__).with_name("fork_server.py")
 # Environment variables that are read when they are needed, and by no import.
-READ_LATE = ("LORE_", "XDG_", "HOME", "NOTIFY_SOCKET", "KF_RULE_CACHE_DIR", "PYTEST_", "NO_COLOR", "TERM", "COLUMNS")
+READ_LATE = (
+    "LORE_",
+    "XDG_",
+    "HOME",
+    "NOTIFY_SOCKET",
+    "KF_RULE_CACHE_DIR",
+    "PYTEST_",
+    "NO_COLOR",
+    "TERM",
+    "COLUMNS",
+    "EDITOR",
+    "VISUAL",
+)
 
 ONE_ORDER = threading.Lock()  # at a time: some tests ask from several threads
 

@@ -16,6 +16,7 @@ from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
 from orchestrator.answering.traces import TraceStore
+from orchestrator.codices.identities import check
 from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.errors import (
     Conflict,
@@ -47,6 +48,7 @@ from orchestrator.service import (
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
+from orchestrator.wire.identities import FloorCost, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
@@ -107,6 +109,7 @@ class SmallService:
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
+    texts: dict[str, str] = field(default_factory=lambda: {"lorekeep": "You answer.\n"})
     kept: Memories = field(default_factory=lambda: small_memories())
     traced: TraceStore = field(default_factory=lambda: TraceStore(Path(mkdtemp()) / "traces.sqlite3", 30, 10**9))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -266,6 +269,30 @@ class SmallService:
 
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
         return self.traced.vote(principal.uid, name, body.vote, body.note)[1]
+
+    async def identities(self) -> tuple[IdentityRow, ...]:
+        return tuple(
+            filled(IdentityRow, name=name, default=name == "lorekeep", bytes=len(text.encode()))
+            for name, text in sorted(self.texts.items())
+        )
+
+    async def identity(self, name: str) -> IdentityReport:
+        if name not in self.texts:
+            raise NotFound(f"no identity named {name!r}", f"there are: {', '.join(self.texts)}")
+        return self.told(name, self.texts[name])
+
+    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
+        check(text)
+        before, told = self.texts.get(name), self.told(name, text)
+        if not dry_run:
+            self.texts[name] = text
+        was = None if before is None else len(before.split())
+        return IdentityChange(identity=told, before=was, changed=text != before, saved=text != before and not dry_run)
+
+    def told(self, name: str, text: str) -> IdentityReport:
+        tokens = len(text.split())
+        cost = FloorCost(name="demo", tokens=1_000 + tokens, seconds=2.5)
+        return filled(IdentityReport, name=name, text=text, tokens=tokens, codices=("demo",), cost=(cost,))
 
     async def models(self) -> list[ModelRow]:
         return [MODEL]

@@ -1,0 +1,23 @@
+"""Routes of identities."""
+
+from orchestrator.api.http import ApiCall, route
+from orchestrator.wire.identities import IdentityBody, IdentityChange, IdentityReply, IdentityRows
+
+
+@route("GET", "/v1/identities", "query")
+async def identities(call: ApiCall) -> IdentityRows:
+    """The identities that questions can be asked under."""
+    return IdentityRows(identities=await call.service.identities())
+
+
+@route("GET", "/v1/identities/{name}", "query", faults=("not_found", "invalid_request"))
+async def identity(call: ApiCall) -> IdentityReply:
+    """One identity: its text, its tokens, who is asked under it, and what it costs when it comes anew."""
+    return IdentityReply(identity=await call.service.identity(call.name))
+
+
+@route("PUT", "/v1/identities/{name}", "admin", faults=("invalid_request",))
+async def put_identity(call: ApiCall, body: IdentityBody) -> IdentityChange:
+    """Writes an identity's file, and tells what the new floors cost. They are computed in the background, and the ones
+    before answer until then."""
+    return await call.service.put_identity(call.name, body.text, dry_run=body.dry_run)

@@ -1,0 +1,101 @@
+"""`lore identity`: a person lists, shows and edits identities, and is told what a change costs before it is made."""
+
+import json
+import stat
+
+import pytest
+from support.house import ask, codebase, living
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    with living(models) as daemon:
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=30), "--wait").returncode == 0
+        yield daemon
+
+
+def identities(daemon):
+    return daemon.folder / "config" / "lorekeep" / "identities"
+
+
+def edit(daemon, script, *arguments):
+    """With an editor that is a line of shell; its file is "$1"."""
+    program = daemon.folder / "editor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    return daemon.lore("identity", "edit", *arguments, environment={"EDITOR": str(program), "VISUAL": ""})
+
+
+def test_the_one_that_ships_is_listed_as_the_default_and_shown_with_its_cost(house):
+    listed = json.loads(house.lore("identity", "list", "--json").stdout)["identities"]
+    assert [(one["name"], one["default"], one["codices"]) for one in listed] == [("lorekeep", True, ["vaults"])]
+    shown = json.loads(house.lore("identity", "show", "--json").stdout)["identity"]
+    floor = json.loads(house.lore("codex", "show", "vaults", "--json").stdout)["codex"]["floor_tokens"]
+    assert shown["tokens"] > 0
+    assert [(cost["name"], cost["tokens"]) for cost in shown["cost"]] == [("vaults", floor)]
+    assert "computes the floor of vaults anew" in house.lore("identity", "show").stdout
+
+
+def test_an_edited_identity_is_saved_for_its_owner_alone_and_answers(house):
+    done = edit(house, 'printf "You are terse.\\n" > "$1"', "terse", "--yes")
+    assert done.returncode == 0, done.stderr
+    path = identities(house) / "terse.md"
+    assert path.read_text() == "You are terse.\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [one for one in path.parent.iterdir() if one.suffix != ".md"] == []
+    assert ask(house, "zebra", identity="terse")["lore"]["identity"]["name"] == "terse"
+    assert json.loads(house.lore("identity", "show", "terse", "--json").stdout)["identity"]["codices"] == ["vaults"]
+
+
+def test_a_change_says_what_it_computes_and_the_same_again_computes_nothing(house):
+    edit(house, 'printf "You are calm.\\n" > "$1"', "calm", "--yes")
+    ask(house, "zebra", identity="calm")
+    done = edit(house, 'printf "You are very calm.\\n" > "$1"', "calm", "--yes")
+    assert "it computes the floor of vaults anew" in done.stderr
+    again = edit(house, "true", "calm", "--yes")
+    assert "identity calm says this already" in again.stderr
+    assert "computes" not in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "said"),
+    [
+        ('printf " \\n" > "$1"', 2, "an identity cannot be empty"),
+        ('printf "\\377\\376" > "$1"', 2, "what the editor left cannot be read"),
+        ('printf "a\\000b" > "$1"', 2, "holds the control character"),
+        ('head -c 300000 /dev/zero | tr "\\0" a > "$1"', 2, "at most 262,144 are taken"),
+        ("exit 3", 1, "ended with status 3; nothing is saved"),
+    ],
+)
+def test_what_cannot_be_an_identity_is_refused_and_nothing_is_written(house, script, status, said):
+    done = edit(house, script, "refused", "--yes")
+    assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+    assert not (identities(house) / "refused.md").exists()
+
+
+def test_without_a_yes_and_a_terminal_nothing_is_saved(house):
+    done = edit(house, 'echo "You ask." > "$1"', "unasked")
+    assert (done.returncode, "say --yes" in done.stderr) == (2, True)
+    assert not (identities(house) / "unasked.md").exists()
+
+
+def test_without_an_editor_it_says_what_to_set(house):
+    missing = {"EDITOR": "/nonexistent/editor", "VISUAL": ""}
+    assert "cannot be started" in house.lore("identity", "edit", "--yes", environment=missing).stderr
+    done = house.lore("identity", "edit", "--yes", environment={"EDITOR": "", "VISUAL": ""})
+    assert (done.returncode, "set VISUAL or EDITOR" in done.stderr) == (2, True)
+
+
+def test_names_that_lead_elsewhere_and_links_are_refused(house):
+    outside = house.folder / "outside.md"
+    outside.write_text("mine\n")
+    identities(house).mkdir(parents=True, exist_ok=True)
+    (identities(house) / "linked.md").symlink_to(outside)
+    done = edit(house, 'echo "theirs" > "$1"', "linked", "--yes")
+    assert (done.returncode, "is a link" in done.stderr) == (2, True)
+    assert outside.read_text() == "mine\n"
+    (identities(house) / "linked.md").unlink()
+    assert house.lore("identity", "show", "../outside").returncode == 5
+    assert house.lore("identity", "show", "nobody").returncode == 5
+    assert "is no name of an identity" in edit(house, 'echo a > "$1"', ".hidden", "--yes").stderr
