@@ -173,14 +173,12 @@ class MemoryStore:
             )
             outcome = settled(new, created, _of_subject(new, alike), self._same_subject(new))
             if outcome.confirms is not None:
-                return self._write(database, replace(confirmed(outcome.confirms), updated=now))
+                return self._standing(database, outcome.confirms, replace(confirmed(outcome.confirms), updated=now))
             if outcome.repeats is not None:
                 return outcome.repeats
             record = _record(new, self._free_id(), outcome, created, now)
             self._insert(database, record, like)
-            for older in outcome.supersedes:
-                state = MemoryState.SUPERSEDED
-                self._write(database, replace(older, state=state, successor=record.id, updated=now))
+            self._supersede(database, outcome.supersedes, record)
             return record
 
     def change(self, uid: int, id: str, state: MemoryState) -> MemoryRecord:  # noqa: A002 - the record's own word
@@ -353,7 +351,7 @@ class MemoryStore:
                 found[one] = (*found.get(one, ()), CodeCitation(*values))
         return found
 
-    def _same_subject(self, new: NewMemory) -> list[MemoryRecord]:
+    def _same_subject(self, new: NewMemory | MemoryRecord) -> list[MemoryRecord]:
         """Facts that stand about its subject and attribute, of its codex."""
         if new.kind is not Kind.FACT or not new.attribute or new.subject.startswith(LIST):
             return []
@@ -365,7 +363,20 @@ class MemoryStore:
 
     def _changed(self, uid: int, one: str, change: Callable[[MemoryRecord], MemoryRecord]) -> MemoryRecord:
         with self._writing() as database:
-            return self._write(database, replace(change(self.get(uid, one)), updated=self._clock()))
+            before = self.get(uid, one)
+            return self._standing(database, before, replace(change(before), updated=self._clock()))
+
+    def _standing(self, database: sqlite3.Connection, before: MemoryRecord, after: MemoryRecord) -> MemoryRecord:
+        """Writes it. A fact that was proposed or set aside and stands now replaces another value, as a stated one does."""
+        if before.is_shown or not after.is_shown:
+            return self._write(database, after)
+        self._supersede(database, self._same_subject(after), after)
+        return self._write(database, replace(after, successor=""))
+
+    def _supersede(self, database: sqlite3.Connection, older: Iterable[MemoryRecord], by: MemoryRecord) -> None:
+        for one in older:
+            state = MemoryState.SUPERSEDED
+            self._write(database, replace(one, state=state, successor=by.id, updated=by.updated))
 
     def _write(self, database: sqlite3.Connection, record: MemoryRecord) -> MemoryRecord:
         """What may change of a record; what it says does not."""

@@ -214,3 +214,11 @@ def test_a_damaged_or_foreign_file_is_refused_and_stays(tmp_path: Path) -> None:
     with pytest.raises(LoreError, match="memories"):
         MemoryStore(path)
     assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_proposal_that_a_person_confirms_replaces_the_value_that_stood(store: MemoryStore) -> None:
+    old = store.add(storage("Storage is Postgres."))
+    proposed = store.add(storage("Storage is SQLite.", state=MemoryState.PROPOSED))
+    store.confirm(ME, proposed.id)
+    assert store.get(ME, proposed.id).state is MemoryState.NEW
+    assert (store.get(ME, old.id).state, store.get(ME, old.id).successor) == (MemoryState.SUPERSEDED, proposed.id)
