@@ -10,13 +10,14 @@ A greeting plans nothing. Long texts are read at both ends alone. Knows no memor
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from codex.words import identifiers, query_words
-from orchestrator.errors import InvalidRequest, instead
+from orchestrator.errors import InvalidRequest, SettingsError, instead
 from orchestrator.prompt.phrases import read_part
 
 KINDS = ("decision", "fact", "procedure", "episode")  # in the order in which they take what others leave
@@ -30,6 +31,10 @@ TOPICS = 10
 SHORT, LONG = 8, 60  # words of a question: a shorter one needs less, a longer one more
 OTHER_PRIORITY = 0.5
 
+_KEYS = frozenset(
+    ("description", "questions", "begins", "holds", "short", "total", "window", "priorities", "budgets")
+)  # of a frame in the file
+_LEAVES = f"{ALWAYS:,} tokens of the total are for identity, censors, frame and focus"
 _QUESTION = re.compile(
     r"^(?:who|what|when|where|which|why|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
 )
@@ -186,21 +191,63 @@ def _folded(text: str) -> str:
 
 @cache
 def _frames() -> Mapping[str, tuple[Frame, re.Pattern[str]]]:
-    """By name, each with the pattern that finds it; of `question` it finds nothing."""
-    table = tomllib.loads(files(__package__).joinpath("frames.toml").read_text(encoding="utf-8"))
+    return read_frames(files(__package__).joinpath("frames.toml").read_text(encoding="utf-8"))
+
+
+def read_frames(text: str) -> Mapping[str, tuple[Frame, re.Pattern[str]]]:
+    """By name, in the order in which they are tried, each with the pattern that finds it; of `question`, which is what is
+    left, it finds nothing. `text`: TOML as in frames.toml. Raises SettingsError that names the faulty key."""
+    table = tomllib.loads(text)
+    if "question" not in table:
+        raise SettingsError("frames: question is missing", "it is the frame of what no other one takes")
     return {name: (_frame(name, row), _pattern(row)) for name, row in table.items()}
 
 
-def _frame(name: str, row: Mapping[str, object]) -> Frame:
-    given: dict[str, object] = {
-        "budgets": {},
-        **{key: row[key] for key in row if key not in ("begins", "holds", "short")},
-    }
-    given["questions"] = tuple(row.get("questions", ()))  # type: ignore[arg-type]
-    return Frame(name=name, **given)  # type: ignore[arg-type]
+def _frame(name: str, row: Mapping[str, Any]) -> Frame:
+    if unknown := sorted(set(row) - _KEYS):
+        raise SettingsError(f"{name}.{unknown[0]}: there is no such key", instead(unknown[0], sorted(_KEYS), "", ""))
+    total = _number(row, name, "total", ALWAYS)
+    frame = Frame(
+        name=name,
+        description=row.get("description", ""),
+        total=total,
+        window=_number(row, name, "window", 1),
+        priorities=_of_kinds(row, name, "priorities", 1),
+        budgets=_of_kinds(row, name, "budgets", total),
+        questions=tuple(_phrases(row, name, "questions")),
+    )
+    for key in ("begins", "holds"):
+        _phrases(row, name, key)
+    if sum(frame.budgets.values()) > frame.total - ALWAYS:
+        raise SettingsError(f"{name}.budgets: more than the {frame.total - ALWAYS:,} tokens that total leaves", _LEAVES)
+    return frame
 
 
-def _pattern(row: Mapping[str, object]) -> re.Pattern[str]:
+def _number(row: Mapping[str, Any], name: str, key: str, least: int) -> int:
+    value = row.get(key)
+    if type(value) is not int or value < least:
+        raise SettingsError(f"{name}.{key}: should be a whole number of at least {least:,}", f"it is {value!r}")
+    return value
+
+
+def _of_kinds(row: Mapping[str, Any], name: str, key: str, most: float) -> dict[str, Any]:
+    values = row.get(key, {})
+    for kind, value in values.items():
+        if kind not in KINDS:
+            raise SettingsError(f"{name}.{key}.{kind}: there is no such kind", instead(kind, KINDS, "", ""))
+        if type(value) not in (int, float) or not 0 <= value <= most:
+            raise SettingsError(f"{name}.{key}.{kind}: should be from 0 to {most:,g}", f"it is {value!r}")
+    return dict(values)
+
+
+def _phrases(row: Mapping[str, Any], name: str, key: str) -> list[str]:
+    phrases = row.get(key, [])
+    if not isinstance(phrases, list) or not all(isinstance(one, str) and one for one in phrases):
+        raise SettingsError(f"{name}.{key}: should be a list of phrases", f"it is {phrases!r}")
+    return phrases
+
+
+def _pattern(row: Mapping[str, Any]) -> re.Pattern[str]:
     parts = []
     if begins := row.get("begins"):
         end = r"\b(?:\W+\w+){0,3}\W*$" if row.get("short") else r"\b"
@@ -210,6 +257,5 @@ def _pattern(row: Mapping[str, object]) -> re.Pattern[str]:
     return re.compile("|".join(parts) or r"(?!)")
 
 
-def _either(phrases: object) -> str:
-    assert isinstance(phrases, list)
+def _either(phrases: Iterable[str]) -> str:
     return "|".join(map(re.escape, phrases))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.errors import InvalidRequest
+from orchestrator.errors import InvalidRequest, SettingsError
 from orchestrator.relevance.intent import (
     ALWAYS,
     KINDS,
@@ -16,6 +16,7 @@ from orchestrator.relevance.intent import (
     intent_of,
     is_greeting,
     memory_plan,
+    read_frames,
 )
 
 READ_S = 0.5  # of processor time; 20,000 characters take 0.03 s, and took 1.7 s where names could begin inside others
@@ -130,3 +131,29 @@ def test_of_a_long_question_the_ends_name_the_frame_and_what_was_pasted_between_
     pasted = "x " * 10_000
     assert frame_of(f"Where is it? {pasted} error {pasted}").name == "question"
     assert frame_of(f"{pasted} error {pasted} Should we keep it?").name == "decision"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("windows = 3", "question.windows"),
+        ("total = 1_999", "question.total"),
+        ("window = 0", "question.window"),
+        ("window = true", "question.window"),
+        ("priorities = { facts = 1.0 }", "question.priorities.facts"),
+        ("priorities = { fact = 1.5 }", "question.priorities.fact"),
+        ("budgets = { fact = -1 }", "question.budgets.fact"),
+        ("budgets = { fact = 1_001 }", "question.budgets"),
+        ('holds = "error"', "question.holds"),
+    ],
+)
+def test_a_fault_in_the_frames_is_named_by_its_key(line: str, named: str) -> None:
+    rows = {"total": "total = 3_000", "window": "window = 3"} | {line.partition(" ")[0]: line}
+    with pytest.raises(SettingsError) as refused:
+        read_frames("\n".join(["[question]", *rows.values()]))
+    assert refused.value.message.startswith(f"{named}:")
+
+
+def test_frames_without_the_one_for_everything_else_are_refused() -> None:
+    with pytest.raises(SettingsError, match="question is missing"):
+        read_frames("")
