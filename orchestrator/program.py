@@ -50,6 +50,7 @@ from orchestrator.wire.replies import (
     ModelRow,
     SearchReply,
     SessionExport,
+    SessionHit,
     SessionRow,
 )
 from orchestrator.wire.requests import LoadBody
@@ -362,6 +363,9 @@ class Program:
 
     async def session(self, principal: Principal, name: str) -> SessionExport:
         return await asyncio.to_thread(self.session_store.export, principal.uid, name)
+
+    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
+        return await asyncio.to_thread(self.session_store.find, principal.uid, query, n)
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
         await asyncio.to_thread(self.session_store.rename, principal.uid, name, new)

@@ -26,6 +26,7 @@ from orchestrator.wire.replies import (
     ProgressEvent,
     SearchReply,
     SessionExport,
+    SessionHit,
     SessionRow,
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
@@ -171,6 +172,10 @@ class Service(Protocol):
 
     async def sessions(self, principal: Principal) -> list[SessionRow]: ...
     async def session(self, principal: Principal, name: str) -> SessionExport: ...
+    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
+        """Messages of the asking user's conversations."""
+        ...
+
     async def rename_session(self, principal: Principal, name: str, new: str) -> None: ...
     async def drop_session(self, principal: Principal, name: str) -> None: ...
     async def memories(

@@ -32,7 +32,7 @@ from orchestrator.karma.recall import PinnedKarma, karma_from_json, karma_to_jso
 from orchestrator.prompt.budget import in_short
 from orchestrator.prompt.composing import Composed, TokenCache
 from orchestrator.service import Message
-from orchestrator.wire.replies import SessionExport, SessionGist, SessionTurn
+from orchestrator.wire.replies import SessionExport, SessionGist, SessionHit, SessionTurn
 
 MOST_CONVERSATIONS = 512
 SPEAKERS = frozenset(Role)
@@ -100,7 +100,23 @@ MIGRATIONS = (
         shown TEXT NOT NULL
     );
     """,
+    # A turn's rowid in `said` is its session's id << 24, plus its number: no session has 16 million turns.
+    """
+    CREATE VIRTUAL TABLE said USING fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2');
+    INSERT INTO said (rowid, text) SELECT (session << 24) + number, text FROM turns;
+    CREATE TRIGGER turns_are_said AFTER INSERT ON turns
+        BEGIN INSERT INTO said (rowid, text) VALUES ((new.session << 24) + new.number, new.text); END;
+    CREATE TRIGGER turns_are_unsaid AFTER DELETE ON turns
+        BEGIN DELETE FROM said WHERE rowid = (old.session << 24) + old.number; END;
+    """,
 )
+FOUND = """
+SELECT sessions.name, sessions.codex, sessions.title, turns.role, turns.number, turns.created,
+    snippet(said, 0, '', '', '…', 24)
+FROM said JOIN turns ON turns.session = said.rowid >> 24 AND turns.number = said.rowid & 16777215
+JOIN sessions ON sessions.id = turns.session
+WHERE said MATCH ? AND sessions.uid = ? ORDER BY bm25(said), said.rowid DESC LIMIT ?
+"""
 SESSION = """
 SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
 """
@@ -344,6 +360,17 @@ class SessionStore:
             session,
         )
         return [StoredTurn(*row) for row in rows]
+
+    def find(self, uid: int, query: str, most: int) -> list[SessionHit]:
+        """This user's turns that hold words of the query, those with the most and the rarest first. Raises InvalidRequest
+        for a query without a word."""
+        words = re.findall(r"\w+", query)
+        if not words:
+            raise InvalidRequest(f"{query!r} holds no word", "give a word that was said")
+        any_of = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
+        names = tuple(SessionHit.model_fields)
+        rows = self.read(FOUND, any_of, uid, most)
+        return [SessionHit(**dict(zip(names, row, strict=True))) for row in rows]
 
     def gists(self, session: int) -> list[GistView]:
         """What stands for earlier turns, in their order."""

@@ -68,6 +68,7 @@ routes = [
     operations.cancel_load,
     operations.search,
     operations.sessions,
+    operations.search_sessions,
     operations.session,
     operations.rename_session,
     operations.drop_session,

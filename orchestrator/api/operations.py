@@ -28,10 +28,20 @@ from orchestrator.wire.replies import (
     Ready,
     Renamed,
     SearchReply,
+    SessionHits,
     SessionReply,
     SessionRows,
 )
-from orchestrator.wire.requests import ContextBody, LoadBody, MeasureBody, ModelBody, PauseBody, RenameBody, SearchBody
+from orchestrator.wire.requests import (
+    ContextBody,
+    LoadBody,
+    MeasureBody,
+    ModelBody,
+    PauseBody,
+    RenameBody,
+    SearchBody,
+    SessionSearchBody,
+)
 from orchestrator.wire.status import (
     AwayEvent,
     CacheReply,
@@ -108,6 +118,12 @@ async def search(call: ApiCall, body: SearchBody) -> SearchReply:
 async def sessions(call: ApiCall) -> SessionRows:
     """The asking user's conversations."""
     return SessionRows(sessions=tuple(await call.service.sessions(call.principal)))
+
+
+@route("POST", "/v1/sessions/search", "query")
+async def search_sessions(call: ApiCall, body: SessionSearchBody) -> SessionHits:
+    """Messages of the asking user's conversations that hold words of the query."""
+    return SessionHits(hits=tuple(await call.service.search_sessions(call.principal, body.query, body.n)))
 
 
 @route("GET", "/v1/sessions/{name}", "query", faults=("not_found",))

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.client import Daemon, route_part
+from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.terminal import Report, done, output, table
+from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="Your conversations.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the conversation")]
@@ -30,6 +31,30 @@ def row(session: Report) -> tuple[str, ...]:
     when = datetime.fromtimestamp(used).astimezone().strftime("%Y-%m-%d %H:%M") if used else ""
     name, codex, turns = session["name"], session.get("codex") or "none", session.get("turns", 0)
     return name, codex, str(turns), when, session.get("title", "")
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="words that were said")],
+    most: Annotated[int, given.option("-n N", "most messages", min=1, max=1000)] = 10,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Finds messages of all your conversations that hold words of the query."""
+    report = Daemon(socket).call("POST", "/v1/sessions/search", {"query": query, "n": most})
+    if not report["hits"]:
+        raise Failure(faults.NOT_FOUND, f"no conversation holds words of {query!r}", "lore session list shows all")
+    output(report, hits_page, as_json=as_json)
+
+
+def hits_page(report: Report) -> str:
+    heads = ("session", "codex", "who", "when", "words")
+    return table(heads, [hit_row(one) for one in report["hits"]])
+
+
+def hit_row(one: Report) -> tuple[str, ...]:
+    when = datetime.fromtimestamp(one["created"]).astimezone().strftime("%Y-%m-%d %H:%M")
+    return one["session"], one["codex"] or "none", one["role"], when, " ".join(one["snippet"].split())
 
 
 @app.command()

@@ -131,6 +131,24 @@ class SessionRows(ReplyShape):
     sessions: tuple[SessionRow, ...] = Field(description="the last used first")
 
 
+class SessionHit(ReplyShape):
+    """A message that holds words of the query."""
+
+    session: str = Field(description="its conversation")
+    codex: str | None = Field(description="that it is about")
+    title: str = Field(description="the beginning of the conversation's first question")
+    role: str = Field(description="user, assistant or tool")
+    number: int = Field(description="which of its messages, from 0")
+    created: float = Field(description="seconds since 1970")
+    snippet: str = Field(description="some of its words, around those that were found")
+
+
+class SessionHits(ReplyShape):
+    """What was said."""
+
+    hits: tuple[SessionHit, ...] = Field(description="best first")
+
+
 class SessionTurn(SparseReply):
     """A message of a conversation."""
 

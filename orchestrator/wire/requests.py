@@ -256,6 +256,13 @@ class PauseBody(StrictRequest):
     )
 
 
+class SessionSearchBody(StrictRequest):
+    """What to look for in your conversations."""
+
+    query: Annotated[str, Field(min_length=1, max_length=10_000)] = Field(description="words that were said")
+    n: Annotated[int, Field(ge=1, le=1000)] = Field(10, description="most messages")
+
+
 class RenameBody(StrictRequest):
     """A conversation's new name."""
 

@@ -84,6 +84,16 @@ def test_wrong_input_gets_a_sentence_and_a_status(house, arguments, status, says
     assert "Traceback" not in run.stderr
 
 
+def test_what_was_said_in_any_conversation_is_found_until_that_is_dropped(house):
+    house.json("ask", "tell of the flamingos", "-s", "birds", "--max-tokens", "4")
+    (hit,) = house.json("session", "search", "flamingo?")["hits"]
+    assert (hit["session"], hit["role"], hit["snippet"]) == ("birds", "user", "tell of the flamingos")
+    assert "birds" in house.lore("session", "search", "flamingo").stdout
+    assert house.lore("session", "search", "???").returncode == 2
+    house.lore("session", "drop", "birds")
+    assert house.lore("session", "search", "flamingo").returncode == 5
+
+
 def test_traces_outlive_a_kill_and_a_damaged_file_is_put_aside(house):
     kept = trace(house, ask(house, "zebra")["lore"]["trace"])
     house.kill()

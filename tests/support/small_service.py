@@ -66,6 +66,7 @@ from orchestrator.wire.replies import (
     SearchHit,
     SearchReply,
     SessionExport,
+    SessionHit,
     SessionRow,
     SessionTurn,
 )
@@ -226,6 +227,11 @@ class SmallService:
             raise NotFound(f"no session {name}", "lore session list")
         turns = tuple(SessionTurn(role="user", text=text) for text in self.talks[name])
         return filled(SessionExport, name=name, codex="demo", turns=turns)
+
+    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
+        del principal
+        said = [(name, turn) for name, turns in self.talks.items() for turn in turns if query in turn]
+        return [filled(SessionHit, session=name, codex="demo", snippet=turn) for name, turn in said[:n]]
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
         await self.session(principal, name)

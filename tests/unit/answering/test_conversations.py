@@ -315,3 +315,21 @@ def test_gists_are_kept_in_their_order_beside_all_turns_and_go_with_their_conver
     again.drop(1, "long")
     assert again.gists(session.id) == []
     again.close()
+
+
+def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions_also_after_a_migration(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sessions_module, "MIGRATIONS", MIGRATIONS[:3])
+        old = SessionStore(path)
+        for uid in (1, 2):
+            old.append(old.create(uid, "demo", f"of-{uid}").id, [StoredTurn("user", f"Where do herons nest, {uid}?")])
+        old.close()
+    store = SessionStore(path)
+    store.append(store.get(1, "of-1").id, [StoredTurn("assistant", "A heron's nest: in trees.")])
+    found = store.find(1, 'heron" OR', 10)
+    assert {(one.session, one.number, one.role) for one in found} == {("of-1", 0, "user"), ("of-1", 1, "assistant")}
+    store.drop(1, "of-1")
+    assert store.find(1, "heron", 10) == []
+    assert [one.session for one in store.find(2, "heron", 10)] == ["of-2"]
+    assert store.read("SELECT count(*) FROM said") == [(1,)]
+    store.close()
