@@ -1,9 +1,10 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
-    python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N]
+    python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N] [--locomo FILE]
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
 the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
+--locomo also measures recall, on the conversations of that file.
 The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
@@ -24,6 +25,7 @@ import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_floor  # noqa: E402
 import cases_meaning  # noqa: E402
+import cases_memory  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_relevance  # noqa: E402
@@ -48,7 +50,7 @@ log = logging.getLogger("benchmarks")
 
 def main() -> None:
     options = arguments()
-    cases = chosen(options.only, real=options.real is not None)
+    cases = chosen(options.only, real=options.real is not None, locomo=options.locomo)
     if not cases:
         sys.exit(f"no figures: no case has {options.only!r} in its name")
     about = machine()
@@ -82,10 +84,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--real", nargs="?", const="", metavar="FILE")
     parser.add_argument("--only", default="", metavar="TEXT")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="questions that a median is taken over")
+    parser.add_argument(
+        "--locomo", type=Path, metavar="FILE", help="locomo10.json, which this repository does not hold"
+    )
     return parser.parse_args()
 
 
-def chosen(text: str, *, real: bool) -> dict[str, Case]:
+def chosen(text: str, *, real: bool, locomo: Path | None = None) -> dict[str, Case]:
     every = (
         {**cases_real.cases(), **cases_slot_files.cases()}
         if real
@@ -93,6 +98,7 @@ def chosen(text: str, *, real: bool) -> dict[str, Case]:
             **cases_daemon.cases(),
             **cases_parts.cases(),
             **cases_relevance.cases(),
+            **cases_memory.cases(locomo),
             **cases_codex.cases(),
             **cases_coverage.cases(),
             **cases_search.cases(),
