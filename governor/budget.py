@@ -299,17 +299,7 @@ def plan_budget(
     least = kv_cost(demand.shape, demand.plan, settings.smallest_window, here)
     kv = min(hard, max(int(hard * settings.planned_share), least))
     on_card, in_ram = _cells(demand, kv, here), _cells_elsewhere(demand, gpu_layers, here)
-    trained = demand.shape.trained
-    limits = {
-        Bound.TRAINED: trained,
-        Bound.CONTEXT: trained if demand.context is None else demand.context,
-        Bound.KV: on_card,
-        Bound.RAM: in_ram,
-    }
-    longest = min(limits.values())
-    if demand.measured is not None:
-        limits[Bound.MEASURED] = demand.measured
-    bound = min(limits, key=limits.__getitem__)
+    bound, window, longest = _bound(demand, on_card, in_ram)
     return MemoryBudget(
         number=number,
         where=memory.where,
@@ -323,12 +313,29 @@ def plan_budget(
         kv_hard=hard,
         kv=kv,
         cells=min(on_card, in_ram),
-        window=limits[bound],
+        window=window,
         gpu_layers=gpu_layers,
         layers=layers,
         bound=bound,
         longest=longest,
     )
+
+
+def _bound(demand: Demand, on_card: int, in_ram: int) -> tuple[Bound, int, int]:
+    """What ends a window, and after how many tokens; and how many it would have without a measured length. `on_card` and
+    `in_ram`: the cells that there is room for."""
+    trained = demand.shape.trained
+    limits = {
+        Bound.TRAINED: trained,
+        Bound.CONTEXT: trained if demand.context is None else demand.context,
+        Bound.KV: on_card,
+        Bound.RAM: in_ram,
+    }
+    longest = min(limits.values())
+    if demand.measured is not None:
+        limits[Bound.MEASURED] = demand.measured
+    bound = min(limits, key=limits.__getitem__)
+    return bound, limits[bound], longest
 
 
 def ceiling_of(total: int, settings: MemorySettings) -> int:
