@@ -22,7 +22,7 @@ Codex = Annotated[str | None, given.option("-c, --codex NAME", "its codex; left 
 KINDS = "decision, fact, procedure, episode or censor"
 KEPT = (  # in an exported file
     *("kind", "codex", "subject", "attribute", "verbatim", "created"),
-    *("confidence", "domain", "outcome", "evidence"),
+    *("confidence", "domain", "outcome", "evidence", "state", "pinned"),
 )
 _CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
 
@@ -252,7 +252,7 @@ def added_words(one: Report) -> str:
 
 
 def as_file(one: Report) -> str:
-    head = {name: one[name] for name in KEPT} | {"proposed": one["state"] == "proposed"}
+    head = {name: one[name] for name in KEPT}
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}" for name, value in sorted(head.items())]
     return "\n".join([*lines, "", one["text"], ""])
 
@@ -285,7 +285,8 @@ def changed(memory: str, body: dict[str, str], words: str, *, as_json: bool, soc
 def cited(given_place: str) -> dict[str, Any]:
     """PATH, PATH:LINE or PATH:START-END."""
     found = _CITED.fullmatch(given_place)
-    assert found is not None
+    if found is None:
+        raise Failure(faults.USAGE, f"--cite {given_place!r} is no place", "PATH, PATH:LINE or PATH:START-END")
     start = int(found[2] or 0)
     return {"path": found[1], "start": start, "end": int(found[3] or start)}
 

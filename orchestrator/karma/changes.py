@@ -16,6 +16,7 @@ from orchestrator.errors import Conflict, InvalidRequest
 from orchestrator.karma.records import (
     CORE_FROM,
     FIRST,
+    HIDDEN,
     TRANSITIONS,
     Kind,
     MemoryRecord,
@@ -25,6 +26,7 @@ from orchestrator.karma.records import (
 )
 
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
+IMPORT = "import"  # the source of what an export brought
 MERGED_WITHIN_S = 48 * 3600.0
 
 
@@ -45,6 +47,8 @@ class Settled:
 def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
     """By the table above. `alike`: memories of its kind and codex with the same words; `same`: facts that stand about its
     subject and attribute."""
+    if new.source == IMPORT:
+        return _imported(new, alike, same)
     standing = [one for one in alike if one.is_shown or one.state is MemoryState.PROPOSED]
     current = next((one for one in standing if one.state is not MemoryState.SUPERSEDED), None)
     if current is not None and new.kind is Kind.FACT:
@@ -61,6 +65,17 @@ def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same:
             return Settled(had.state, repeats=had)
         return Settled(MemoryState.SUPERSEDED, successor=later.id)
     return Settled(new.first_state, supersedes=tuple(same))
+
+
+def _imported(new: NewMemory, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
+    """An import changes nothing that is there, whatever state it is in, and brings what is new in the state that it had."""
+    had = next(iter(alike), None)
+    if had is not None:
+        return Settled(had.state, repeats=had)
+    state = new.first_state
+    if same and state not in HIDDEN:
+        return Settled(MemoryState.SUPERSEDED, successor=max(same, key=lambda one: one.created).id)
+    return Settled(state)
 
 
 def confirmed(record: MemoryRecord) -> MemoryRecord:

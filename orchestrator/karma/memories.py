@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.errors import InvalidRequest
+from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.records import CodeCitation, DecisionOutcome, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
@@ -42,12 +43,17 @@ class Memories:
             verbatim=body.verbatim,
             created=body.created,
             evidence=self.staleness.cited(codex, [CodeCitation(**dict(one)) for one in body.evidence]),
-            source="import" if body.imported else "user",
+            source=IMPORT if body.imported else "user",
             sigil=sigil,
             confidence=body.confidence,
             domain=body.domain,
             outcome=_outcome(body.outcome) if kind is Kind.DECISION else None,
-            state=MemoryState.PROPOSED if body.proposed else None,
+            pinned=body.pinned,
+            state=MemoryState.PROPOSED
+            if body.proposed
+            else _state(body.state)
+            if body.state and body.imported
+            else None,
         )
         return view_of(self.store.add(new))
 

@@ -41,6 +41,8 @@ class MemoryBody(StrictRequest):
     outcome: OutcomeName | None = Field(None, description="of a decision")
     proposed: bool = Field(False, description="no model is shown it until a person confirms it")
     imported: bool = Field(False, description="it comes from an export: its codex need not be loaded")
+    state: str | None = Field(None, description="of an export: the state that it had")
+    pinned: bool = Field(False, description="the last to go")
     evidence: tuple[CitedCode, ...] = Field((), description="the code that it is about")
 
 

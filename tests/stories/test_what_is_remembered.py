@@ -146,13 +146,21 @@ def test_everything_a_person_does_with_a_memory(house, tmp_path):
     assert (one["state"], one["trust"], one["micro"]) == ("reviewed", 0.55, "Use SQLite. [success]")
     assert [(cited["path"], cited["start"], cited["end"]) for cited in one["evidence"]] == [("src/a.py", 3, 5)]
     add(house, "Tabs are wide.", "--about", "me", "--attribute", "style:tabs")
-    before = {each["text"]: each["created"] for each in remembered(house)}
+    house.json("memory", "consecrate", add(house, "Be brief.", "--kind", "censor")["id"])
+    house.json("memory", "retire", add(house, "The cache is a file.")["id"])
+    before = {each["text"]: told(each) for each in remembered(house)}
     house.json("memory", "export", str(tmp_path / "kept"))
     for each in remembered(house):
         house.json("memory", "forget", each["id"], "--yes")
-    assert house.json("memory", "import", str(tmp_path / "kept")) == {"imported": 2, "known": 0}
-    assert {each["text"]: each["created"] for each in remembered(house)} == before
-    assert house.json("memory", "import", str(tmp_path / "kept")) == {"imported": 0, "known": 2}
+    assert house.json("memory", "import", str(tmp_path / "kept")) == {"imported": 4, "known": 0}
+    assert {each["text"]: told(each) for each in remembered(house)} == before
+    assert house.json("memory", "import", str(tmp_path / "kept")) == {"imported": 0, "known": 4}
+    assert {each["text"]: told(each) for each in remembered(house)} == before
+
+
+def told(one):
+    """What an export carries of a memory."""
+    return {name: one[name] for name in ("kind", "state", "created", "verbatim", "pinned", "outcome", "evidence")}
 
 
 @pytest.mark.parametrize(
@@ -163,6 +171,7 @@ def test_everything_a_person_does_with_a_memory(house, tmp_path):
         (("add", "x", "--kind", "thought"), 2, "kind"),
         (("add", "x" * 70_000), 2, "65,536"),
         (("add", "x", "-c", "nowhere"), 5, "nowhere"),
+        (("add", "x", "--cite", ""), 2, "no place"),
         (("rate", "abc", "sideways"), 2, "neither up nor down"),
         (("search", "zeppelin"), 5, "zeppelin"),
         (("import", "/nowhere"), 5, "/nowhere"),
