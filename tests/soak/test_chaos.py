@@ -3,7 +3,8 @@
     others' bytes -> next_outlook -> numbered grant -> claims settled -> job under that number -> the loop over the fake
 
 No decode fails, nothing takes more memory than there is, nothing is cut without its name, every refusal has numbers, and
-every answer is what a naive model says of the whole prompt. `LORE_SOAK_TURNS` sets a longer life (`make nightly`: 10,000).
+every answer is what a naive model says of the whole prompt. The same seed is the same life. `LORE_SOAK_TURNS` sets a longer
+life (`make nightly`: 10,000).
 """
 
 import os
@@ -35,6 +36,8 @@ TOTAL = 60 * MIB
 MEMORY = MemorySettings(margin_bytes=2 * MIB, margin_share=0.01, smallest_window=256)
 SETTINGS = replace(GovernorSettings(), memory=MEMORY)
 CODICES = {f"code{n}": [(n * 11 + at) % 60 for at in range(120 + 60 * n)] for n in range(5)}
+TOO_LONG = SHAPE.trained  # the first question: every life sees a refusal
+KILL_EVERY = 50  # turns, beside the kills of chance: every life sees some
 MOST_PLANS = 4  # one, and three more under newer grants
 
 
@@ -68,7 +71,7 @@ class Life:
         self.outlook: Outlook | None = None
         self.talks = [Talk(self.chance.choice(sorted(CODICES))) for _ in range(12)]
         self.asked: dict[int, Asked] = {}
-        self.ticket = self.heard = 0
+        self.ticket = self.turns = 0
 
     # -- memory
 
@@ -97,7 +100,7 @@ class Life:
         number = self.chance.randrange(len(self.talks))
         talk = self.talks[number]
         floor = len(CODICES[talk.codex])
-        size = self.chance.choice([5, 40, 200, 700])
+        size = self.chance.choice([5, 40, 200, 700]) if self.ticket else TOO_LONG
         claims = [
             Claim("identity and codex", ClaimKind.FLOOR, floor, floor * 4),
             Claim("environment", ClaimKind.INSTRUCTION, 12, 40),
@@ -184,9 +187,9 @@ class Life:
     def kill(self) -> None:
         """The engine ends without a word; what ran is handed in again, as the supervisor does."""
         store = self.machine.store
-        self.machine.start()
         if store is not None:
             store.close()
+        self.machine.start()
         self.look()
         assert self.outlook is not None
         for ticket in self.asked:
@@ -194,13 +197,21 @@ class Life:
             self.hand_in(ticket, 0)
         self.done["kill"] += 1
 
+    def round(self) -> None:
+        """What it writes is on the disk before the next: what a round finds there follows from the seed, not from how
+        busy the disk is."""
+        self.machine.round()
+        if self.machine.store is not None:
+            self.machine.store.flush()
+        self.listen()
+
     def turn(self) -> None:
         self.look()
         self.ask()
         for _ in range(self.chance.randint(0, 12)):
-            self.machine.round()
-            self.listen()
-        if self.chance.random() < 0.02:
+            self.round()
+        self.turns += 1
+        if self.chance.random() < 0.02 or self.turns % KILL_EVERY == 0:
             self.kill()
 
 

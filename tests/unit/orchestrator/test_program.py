@@ -57,8 +57,9 @@ def program(make_chat_model: Any, folder: Path) -> Program:
         yielding=yielding,
         residents=none, lifecycle=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
-        meaning=meaning, session_store=none, kept_memories=none, model_ready=AwaitedModel(),
-        make_chat_model=make_chat_model, import_agent=lambda: None, exchange=none, meter=meter,
+        meaning=meaning, session_store=none, kept_memories=none, traces_kept=none, identity_files=none,
+        model_ready=AwaitedModel(), make_chat_model=make_chat_model, import_agent=lambda: None, exchange=none,
+        meter=meter,
     )  # fmt: skip
 
 
