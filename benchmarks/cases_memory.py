@@ -36,6 +36,7 @@ SESSIONS, TURNS = 5, 10  # how many of the first are looked at
 MOST_SESSIONS = 50
 MULTI_HOP = 1  # LoCoMo's number of the category
 K1, B = 1.5, 0.75  # of plain BM25, its usual values
+KNOWN_SEED = 3  # which pairs are known: the same in every run
 Find = Callable[[str], list[str]]
 
 
@@ -116,7 +117,7 @@ class Language:
 # -- silence
 
 
-def abstaining(bench: Bench) -> Iterator[Row]:
+def abstaining(_: Bench) -> Iterator[Row]:
     """Facts of services and their properties. Half of the pairs are known; both halves are asked for in three ways. Every
     service and every property is in some memory, so that only the pair of them tells."""
     services = [
@@ -135,7 +136,7 @@ def abstaining(bench: Bench) -> Iterator[Row]:
     ]
     properties = ["port", "owner", "language", "timeout", "region", "database", "retries", "license"]
     pairs = [(service, one) for service in services for one in properties]
-    random.Random(max(3, bench.runs)).shuffle(pairs)
+    random.Random(KNOWN_SEED).shuffle(pairs)
     known, unknown = pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
     with tempfile.TemporaryDirectory() as folder:
         store = MemoryStore(Path(folder) / "memories.sqlite3")
