@@ -39,7 +39,14 @@ from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
-from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
+from orchestrator.wire.memories import (
+    FoundMemories,
+    MemoryBody,
+    MemoryChange,
+    MemorySearchBody,
+    MemoryStats,
+    MemoryView,
+)
 from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
@@ -401,6 +408,9 @@ class Program:
         codex = await self._codex_meant(body.codex, body.cwd)
         search = self.kept_memories.search
         return await asyncio.to_thread(search, principal.uid, codex, body.query, body.kind, body.n)
+
+    async def memory_stats(self, principal: Principal) -> MemoryStats:
+        return await asyncio.to_thread(self.kept_memories.figures, principal.uid)
 
     async def _codex_meant(self, named: str | None, cwd: str) -> str | None:
         """The codex of this name or around this folder; None where neither is said or nothing is loaded there. Raises

@@ -13,7 +13,14 @@ from orchestrator.wire.answers import Lore, PlanReply, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
-from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
+from orchestrator.wire.memories import (
+    FoundMemories,
+    MemoryBody,
+    MemoryChange,
+    MemorySearchBody,
+    MemoryStats,
+    MemoryView,
+)
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
@@ -196,6 +203,10 @@ class Service(Protocol):
         ...
 
     async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories: ...
+    async def memory_stats(self, principal: Principal) -> MemoryStats:
+        """How well the asking user's memories work."""
+        ...
+
     async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
         """The asking user's, the newest first. No method gives another user's."""
         ...

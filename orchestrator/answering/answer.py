@@ -218,7 +218,7 @@ class Answers:
         if prepared.ask.private:
             return
         try:
-            await self.preparer.recall.used(prepared.ask.principal.uid, prepared.recalled.karma, finished.text)
+            await self.preparer.recall.used(prepared.ask.principal.uid, prepared.recalled, finished.text)
         except LoreError as fault:
             log.warning("the use of memories was not kept: %s", fault.message)
 

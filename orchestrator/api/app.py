@@ -49,6 +49,7 @@ routes = [
     memories.memory,
     memories.change_memory,
     memories.forget_memory,
+    memories.memory_stats,
     traces.traces,
     traces.trace,
     traces.trace_diff,

@@ -9,6 +9,7 @@ from orchestrator.wire.memories import (
     MemoryReply,
     MemoryRows,
     MemorySearchBody,
+    MemoryStats,
 )
 
 
@@ -51,3 +52,9 @@ async def change_memory(call: ApiCall, body: MemoryChange) -> MemoryReply:
 async def forget_memory(call: ApiCall) -> Forgotten:
     """Deletes a memory for good."""
     return Forgotten(forgotten=await call.service.forget_memory(call.principal, call.name))
+
+
+@route("GET", "/v1/stats/memory", "memory:read")
+async def memory_stats(call: ApiCall) -> MemoryStats:
+    """How well the asking user's memories work, of the last 30 days; nobody else's count."""
+    return await call.service.memory_stats(call.principal)

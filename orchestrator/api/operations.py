@@ -275,10 +275,11 @@ async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
 
 @route("GET", "/metrics")
 async def prometheus(call: ApiCall) -> Response:
-    """The same figures in Prometheus' text format."""
+    """The same figures in Prometheus' text format; those of memories are the asking user's, with `memory:read`."""
     ready, _ = await call.service.ready()
     status, cache = await call.service.status(call.principal), await call.service.cache()
-    return PlainTextResponse(metrics(status, cache, ready=ready), media_type=PROMETHEUS)
+    memory = await call.service.memory_stats(call.principal) if call.principal.may("memory:read") else None
+    return PlainTextResponse(metrics(status, cache, memory, ready=ready), media_type=PROMETHEUS)
 
 
 @route("GET", "/healthz", anybody=True)

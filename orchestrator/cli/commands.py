@@ -35,7 +35,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "model": "model.app",
     "pause": "pause.pause",
     "resume": "pause.resume",
-    "stats": "status.stats_app",
+    "stats": "stats.app",
     "config": "config.app",
     "service": "service.app",
     "token": "config.token_app",

@@ -1,33 +1,19 @@
-"""`lore status` and `lore stats cache`: what the daemon does now, and what its caches did. Pages are pure."""
+"""`lore status`: what the daemon does now. The page is pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import typer
-
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, duration, facts, listed, output, plural, seconds, size, table, work
+from orchestrator.cli.terminal import Report, count, facts, listed, output, plural, seconds, size, table, work
 from orchestrator.wire.places import QUOTER
 
 REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
-CACHE_TIERS = {"vram": "pools", "disk": "checkpoints"}
 POOL = ("size", "free", "reserved", "evictable", "leased")  # tokens: all but the first add up to it
-
-stats_app = typer.Typer(no_args_is_help=True, help="What was reused, and what it saved.")
 
 
 def status(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows model, memory, codices, conversations and queue."""
     output(Daemon(socket).call("GET", "/v1/status"), status_page, as_json=as_json)
-
-
-@stats_app.command()
-def cache(as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Shows hit rates and bytes of each cache tier, evictions, restores, drafts, and the time that reuse saved."""
-    output(Daemon(socket).call("GET", "/v1/stats/cache"), cache_page, as_json=as_json)
-
-
-# ---- the page of `lore status` ---------------------------------------------------------------------------------------
 
 
 def status_page(now: Report) -> str:
@@ -238,45 +224,3 @@ def roots(codex: Report) -> str:
 
 def files(codex: Report) -> str:
     return count(codex["files"]) if codex.get("files") is not None else ""
-
-
-# ---- the page of `lore stats cache` ----------------------------------------------------------------------------------
-
-
-def cache_page(stats: Report) -> str:
-    tokens = stats["tokens"]
-    rows = [tier_row(what, stats["tiers"][name]) for name, what in CACHE_TIERS.items()]
-    computed = None if stats["hit_rate"] is None else 1 - stats["hit_rate"]
-    rows.append(("computed", count(tokens["computed"]), percent(computed), ""))
-    saved = (
-        f"{count(tokens['cached'])} of {count(tokens['prompt'])} prompt tokens cached, "
-        f"about {duration(stats['saved_ms'] / 1000)} saved (at {stats['ms_per_token']:.2f} ms a token)"
-    )
-    parts = [saved, table(("prompt tokens", "tokens", "share", "bytes now"), rows), facts(traffic(stats), 13)]
-    return "\n\n".join(parts) + (f"\n{stats['note']}" if stats["note"] else "")
-
-
-def tier_row(what: str, tier: Report) -> tuple[str, ...]:
-    return f"from {what} ({tier['memory']})", count(tier["tokens"]), percent(tier["hit_rate"]), size(tier["bytes"])
-
-
-def traffic(stats: Report) -> Iterator[tuple[str, str]]:
-    out, back, drafts, faults = stats["evictions"], stats["restores"], stats["drafts"], stats["faults"]
-    yield "pools", f"{plural(out['vram_tokens'], 'token')} evicted"
-    restored = f"{count(back['disk_segments'])} restored ({size(back['bytes'])})"
-    kept = f"{plural(stats['segments'], 'segment')} kept"
-    yield "checkpoints", listed(kept, restored, f"{count(out['disk_segments'])} evicted")
-    if drafts["drafted"]:
-        accepted = f"{count(drafts['accepted'])} of {count(drafts['drafted'])} tokens accepted"
-        yield "drafts", f"{accepted} ({percent(drafts['rate'])})"
-    if any(faults.values()):
-        harm = f"{count(faults['damaged'])} damaged, {count(faults['write_failures'])} not written"
-        yield "faults", f"{plural(faults['misses'], 'miss', 'misses')}, {harm}"
-    if faults["failed_steps"]:
-        yield "", f"{plural(faults['failed_steps'], 'step')} failed: its pool was made anew"
-    if faults["broken_pools"]:
-        yield "", f"{plural(faults['broken_pools'], 'pool')} given up: its cells were not what they should be"
-
-
-def percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f} %"

@@ -1,24 +1,38 @@
 """A user's memories as the routes meet them: shapes of the wire in and out, the store behind. Runs in worker threads."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import InvalidRequest
 from orchestrator.karma.changes import IMPORT
-from orchestrator.karma.records import CodeCitation, DecisionOutcome, Kind, MemoryRecord, MemoryState, NewMemory
+from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
+from orchestrator.karma.records import (
+    HIDDEN,
+    CodeCitation,
+    DecisionOutcome,
+    Kind,
+    MemoryRecord,
+    MemoryState,
+    NewMemory,
+)
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.store import ANY, MemoryStore
+from orchestrator.karma.store import ANY, DAY_S, MemoryStore, marks
 from orchestrator.wire.memories import (
     CitedCode,
     FoundMemories,
     FoundMemoryRow,
     MemoryBody,
     MemoryChange,
+    MemoryFigure,
+    MemoryStats,
     MemoryView,
 )
 
 SELF = "user"  # the subject of what is known of whoever asks
 MOST_CITED = 64  # places of one memory
+NOT_STANDING = sorted({*HIDDEN, MemoryState.SUPERSEDED})
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,7 @@ class Memories:
 
     store: MemoryStore
     staleness: Staleness
+    clock: Callable[[], float] = time.time
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""
@@ -99,6 +114,25 @@ class Memories:
         """Deletes it, and gives its whole id."""
         return self.store.forget(uid, id).id
 
+    def figures(self, uid: int) -> MemoryStats:
+        """How well they work, of the last 30 days."""
+        now = self.clock()
+        stand = f"uid = ? AND kind = ? AND state NOT IN ({marks(NOT_STANDING)})"
+        query = f"SELECT count(*), coalesce(sum(confirmations > 1), 0) FROM memories WHERE {stand}"  # noqa: S608
+        facts, confirmed = self.store.read(query, uid, Kind.FACT, *NOT_STANDING)[0]
+        judged = "SELECT confidence, outcome FROM memories WHERE uid = ? AND kind = ? AND outcome IS NOT NULL"
+        rows = self.store.read(judged, uid, Kind.DECISION)
+        decisions = [JudgedDecision(confidence, DecisionOutcome(outcome)) for confidence, outcome in rows]
+        found = figures_of(self.store.turn_counts(uid), facts, confirmed, self._growth(uid, now), decisions)
+        return MemoryStats(days=DAYS, figures=tuple(MemoryFigure.of(one, value=_rounded(one.value)) for one in found))
+
+    def _growth(self, uid: int, now: float) -> Growth:
+        """Days count from the oldest memory, at least one."""
+        recent = "SELECT count(*) FROM memories WHERE uid = ? AND created > ?"
+        came = self.store.read(recent, uid, now - DAYS * DAY_S)[0][0]
+        oldest = self.store.read("SELECT min(created) FROM memories WHERE uid = ?", uid)[0][0]
+        return Growth(came, 0.0 if oldest is None else min(float(DAYS), max(1.0, (now - oldest) / DAY_S)))
+
     def search(self, uid: int, codex: str | None, query: str, kind: str | None, n: int) -> FoundMemories:
         kinds = [_kind(kind)] if kind is not None else list(Kind)
         found = MemorySearch(self.store).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
@@ -112,6 +146,10 @@ def view_of(record: MemoryRecord) -> MemoryView:
     evidence = tuple(CitedCode.of(one) for one in record.evidence)
     outcome = record.outcome.value if record.outcome is not None else None
     return MemoryView.of(record, kind=record.kind.value, state=record.state.value, outcome=outcome, evidence=evidence)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _outcome(name: str | None) -> DecisionOutcome | None:

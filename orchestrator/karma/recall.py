@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
+from orchestrator.karma.figures import TurnCounts
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
 from orchestrator.karma.search import FLOOR, MemorySearch
@@ -37,6 +38,7 @@ from orchestrator.relevance.intent import (
 
 CENSORS_SHOWN = 12
 TOKEN_CHARS = 4
+NOTHING_COUNTED = TurnCounts()
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
 HEADINGS = {
     Kind.CENSOR: ("Active Constraints", "censors"),
@@ -72,12 +74,13 @@ class PinnedKarma:
 
 @dataclass(frozen=True)
 class Recalled:
-    """What a question's memories were decided from, and the block."""
+    """What a question's memories were decided from, and the block. `counts`: of the block, where it was built."""
 
     frame: Frame
     intent: QuestionIntent
     plan: MemoryPlan
     karma: PinnedKarma
+    counts: TurnCounts = NOTHING_COUNTED
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,17 @@ class Recall:
         factor = question.prefetch.factor if question.prefetch.wanted else 0.0
         plan = memory_plan(intent, frame, len(question.text.split()), factor)
         plan = plan.without({kind for kind in plan.limits if not question.wants(HEADINGS[Kind(kind)][1])})
-        karma = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
-        return Recalled(frame, intent, plan, karma)
+        karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
+        return Recalled(frame, intent, plan, karma, counts)
 
-    async def used(self, uid: int, karma: PinnedKarma, answer: str) -> None:
+    async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
         """An answer was given with this block: which of its memories it references is kept. Raises LoreError."""
-        if karma.entries:
-            marked = {one.id: referenced(one.text, answer) for one in karma.entries}
-            await asyncio.to_thread(self.store.shown, uid, marked)
+        entries = recalled.karma.entries
+        if entries:
+            marked = {one.id: referenced(one.text, answer) for one in entries}
+            asked = [marked[one.id] for one in entries if one.kind is not Kind.CENSOR]
+            counts = replace(recalled.counts, turns=1, shown=len(asked), referenced=sum(asked))
+            await asyncio.to_thread(self.store.shown, uid, marked, None, counts)
 
     def _block(
         self,
@@ -125,20 +131,24 @@ class Recall:
         frame: Frame,
         intent: QuestionIntent,
         plan: MemoryPlan,
-    ) -> PinnedKarma:
+    ) -> tuple[PinnedKarma, TurnCounts]:
+        began = time.perf_counter()
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
         standing = self._standing(question.uid, pinned)
         why = refresh_due(pinned, standing, frame.name, intent)
         if not why and pinned is not None:
-            return replace(pinned, why="")
-        made = (*self._censors(question), *self._found(question, frame, intent, plan))
+            return replace(pinned, why=""), NOTHING_COUNTED
+        room = min(frame.total - ALWAYS, question.room)
+        found = self._found(question, frame, intent, plan, room)
+        made = (*self._censors(question), *found)
         entries = tuple(ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated) for one in made)
         kept = () if pinned is None else tuple(one for one in pinned.entries if standing.get(one.id) == one.updated)
         if len(entries) <= sum(one.kind is Kind.CENSOR for one in entries) and kept:
             entries = kept  # nothing is known of what is asked: what the conversation has stays
         if pinned is not None and entries == pinned.entries:
-            return replace(pinned, frame=frame.name, why="")
-        return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else "")
+            return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
+        counts = build_counts(found, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
+        return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
 
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
         """Looks whether the code that these are about is another now."""
@@ -161,7 +171,7 @@ class Recall:
         return [RankedMemory(one, 1.0, 1.0, _with_reason(one, one.summary)) for one in mine[:CENSORS_SHOWN]]
 
     def _found(
-        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan
+        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan, room: int
     ) -> list[RankedMemory]:
         if not plan.kinds:
             return []
@@ -176,14 +186,29 @@ class Recall:
             replace(one, shown=_with_reason(one.record, one.shown))
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
         ]
-        total = min(frame.total - ALWAYS, question.room)
         budgets = {kind: plan.budgets[kind] for kind in KINDS}
-        return filled(chosen, budgets, total, lambda text: -(-len(text) // TOKEN_CHARS))
+        return filled(chosen, budgets, room, lambda text: -(-len(text) // TOKEN_CHARS))
 
 
 def unremembered(question: RecallQuestion) -> Recalled:
     """Of a question whose asker may not read memories."""
     return Recalled(frame_of(question.text, question.frame), intent_of(question.text), NOTHING, PinnedKarma())
+
+
+def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: bool) -> TurnCounts:
+    """Of a block that was built; one that found nothing is none whose relevance, room or time says anything."""
+    if not found:
+        return TurnCounts(refreshes=int(again))
+    return TurnCounts(
+        refreshes=int(again),
+        built=1,
+        loaded=len(found),
+        similarity=sum(one.similarity for one in found),
+        tokens=sum(one.tokens for one in found),
+        room=room,
+        cold=int(not again),
+        cold_ms=0.0 if again else ms,
+    )
 
 
 def refresh_due(pinned: PinnedKarma | None, standing: Mapping[str, float], frame: str, intent: QuestionIntent) -> str:

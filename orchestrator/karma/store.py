@@ -3,6 +3,7 @@
     memories   one row each; `number` orders them, `id` names them
     citations  the code that a memory is about
     usage      how often a memory was shown and referenced, both decayed to the moment `at`
+    days       what the turns of a user counted, a row a day
     words      the full-text index over text, subject, attribute and domain; triggers keep it
 
 What a change does is decided in `changes`. Each call is one transaction. Knows no prompt and no model.
@@ -22,6 +23,7 @@ from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.karma.changes import Settled, confirmed, led, likeness, refuse, retired, settled
+from orchestrator.karma.figures import DAYS, TurnCounts
 from orchestrator.karma.records import (
     HIDDEN,
     CodeCitation,
@@ -37,7 +39,8 @@ from orchestrator.karma.sizes import micro_of, summary_of
 
 APPLICATION = 0x4C4F524B  # "LORK", in the file's header
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
-HALF_LIFE_S = 7 * 86_400.0  # of a showing
+DAY_S = 86_400.0
+HALF_LIFE_S = 7 * DAY_S  # of a showing
 LIST = "list:"  # subjects of lists: their entries stand beside each other
 _TRIES = 8
 
@@ -45,6 +48,13 @@ _COLUMNS = tuple(field.name for field in fields(MemoryRecord) if field.name != "
 _NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
 _SELECT = "SELECT {names} FROM memories".format(names=", ".join(f'memories."{name}"' for name in _COLUMNS))  # noqa: S608
 _USAGE = "SELECT id, showings, shown, referenced, at FROM usage JOIN memories ON number = memory"
+
+_COUNTS = tuple(field.name for field in fields(TurnCounts))
+_COUNTED = "INSERT INTO days (uid, day, {names}) VALUES (?, ?, {marks}) ON CONFLICT DO UPDATE SET {sums}".format(  # noqa: S608
+    names=", ".join(_COUNTS),
+    marks=", ".join("?" for _ in _COUNTS),
+    sums=", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTS),
+)
 
 TOKENIZER = "porter unicode61"  # of the index `words`: English endings do not matter
 
@@ -117,6 +127,24 @@ MIGRATIONS = (
     END;
     CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, text, subject, attribute, domain ON memories
         BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
+    """,
+    """
+    CREATE TABLE days (
+        uid INTEGER NOT NULL,
+        day INTEGER NOT NULL,
+        turns INTEGER NOT NULL,
+        refreshes INTEGER NOT NULL,
+        built INTEGER NOT NULL,
+        loaded INTEGER NOT NULL,
+        similarity REAL NOT NULL,
+        tokens INTEGER NOT NULL,
+        room INTEGER NOT NULL,
+        shown INTEGER NOT NULL,
+        referenced INTEGER NOT NULL,
+        cold INTEGER NOT NULL,
+        cold_ms REAL NOT NULL,
+        PRIMARY KEY (uid, day)
+    ) WITHOUT ROWID;
     """,
 )
 
@@ -229,10 +257,14 @@ class MemoryStore:
         with self._writing() as database:
             return database.execute("DELETE FROM memories WHERE uid = ? AND codex = ?", (uid, codex)).rowcount
 
-    def shown(self, uid: int, referenced: Mapping[str, bool], at: float | None = None) -> None:
-        """These memories, by id, were shown once more; true where the answer used them."""
+    def shown(
+        self, uid: int, referenced: Mapping[str, bool], at: float | None = None, counts: TurnCounts | None = None
+    ) -> None:
+        """These memories, by id, were shown once more; true where the answer used them. `counts`: of the turn."""
         with self._writing() as database:
             now = self._clock() if at is None else at
+            if counts is not None:
+                _count(database, uid, counts, int(now // DAY_S))
             for one, used in referenced.items():
                 row = database.execute("SELECT number FROM memories WHERE id = ? AND uid = ?", (one, uid)).fetchone()
                 if row is not None:
@@ -305,6 +337,13 @@ class MemoryStore:
         rows = self.read(f"{_USAGE} WHERE uid = ? AND id IN ({marks(ids)})", uid, *ids)
         faded = {one: decay(now - then) for one, *_, then in rows}
         return {one: MemoryUsage(count, seen * faded[one], used * faded[one]) for one, count, seen, used, _ in rows}
+
+    def turn_counts(self, uid: int) -> TurnCounts:
+        """The sum of this user's turns of the last 30 days."""
+        sums = ", ".join(f"coalesce(sum({name}), 0)" for name in _COUNTS)
+        since = int(self._clock() // DAY_S) - DAYS
+        query = f"SELECT {sums} FROM days WHERE uid = ? AND day > ?"  # noqa: S608 - our columns
+        return TurnCounts(*self.read(query, uid, since)[0])
 
     def counts(self, uid: int) -> dict[tuple[Kind, MemoryState], int]:
         rows = self.read("SELECT kind, state, count(*) FROM memories WHERE uid = ? GROUP BY kind, state", uid)
@@ -429,6 +468,12 @@ def _weigh(database: sqlite3.Connection, number: int, used: bool, now: float) ->
     database.execute(
         "UPDATE memories SET used = ?, activations = activations + ? WHERE number = ?", (now, used, number)
     )
+
+
+def _count(database: sqlite3.Connection, uid: int, counts: TurnCounts, day: int) -> None:
+    """Adds them to the day's; drops what no figure looks at any more."""
+    database.execute(_COUNTED, (uid, day, *(getattr(counts, name) for name in _COUNTS)))
+    database.execute("DELETE FROM days WHERE uid = ? AND day <= ?", (uid, day - DAYS))
 
 
 def _of_row(row: Sequence[Any], evidence: tuple[CodeCitation, ...]) -> MemoryRecord:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.engine.messages import EngineSnapshot
+from orchestrator.wire.memories import MemoryStats
 from orchestrator.wire.status import (
     CacheFaults,
     CacheReply,
@@ -98,9 +99,9 @@ def share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def metrics(status: StatusReply, cache: CacheReply, *, ready: bool) -> str:
-    """From the reports of status and cache. Names end in their unit; what only grows ends in `_total`."""
-    return "".join(lines(one) for one in (*now(status, ready=ready), *since_start(cache)))
+def metrics(status: StatusReply, cache: CacheReply, memory: MemoryStats | None = None, *, ready: bool) -> str:
+    """From the reports. Names end in their unit; what only grows ends in `_total`. What was not measured has no line."""
+    return "".join(lines(one) for one in (*now(status, ready=ready), *since_start(cache), *remembered(memory)))
 
 
 def lines(one: Figure) -> str:
@@ -128,6 +129,13 @@ def now(status: StatusReply, *, ready: bool) -> Iterator[Figure]:
     if governor.pressure is not None:
         says = "memory in use, as a share of what weights and buffers leave"
         yield Figure("pressure_ratio", "gauge", says, round(governor.pressure, 4))
+
+
+def remembered(memory: MemoryStats | None) -> Iterator[Figure]:
+    """Of the user who asks."""
+    for one in () if memory is None else memory.figures:
+        if one.value is not None:
+            yield Figure(f"memory_{one.name}", "gauge", one.says, one.value)
 
 
 def since_start(cache: CacheReply) -> Iterator[Figure]:

@@ -129,3 +129,22 @@ class FoundMemories(ReplyShape):
 
     memories: tuple[FoundMemoryRow, ...] = Field(description="the most similar first")
     enough: bool = Field(description="false: none of them stands above the relevance floor")
+
+
+class MemoryFigure(ReplyShape):
+    """One figure of how well memories work."""
+
+    name: str = Field(description="of the figure")
+    says: str = Field(description="what it is")
+    value: float | None = Field(description="none: nothing was measured yet")
+    measured: int = Field(description="on how many turns, blocks, memories or decisions")
+    least: float | None = Field(description="the target is above it; with most: between the two")
+    most: float | None = Field(description="the target is below it")
+    reached: bool | None = Field(description="whether the target is; none: nothing was measured, or it has no target")
+
+
+class MemoryStats(ReplyShape):
+    """How well your memories work."""
+
+    days: int = Field(description="that the figures of turns look back")
+    figures: tuple[MemoryFigure, ...] = Field(description="each with its target")

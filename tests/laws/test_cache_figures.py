@@ -2,7 +2,7 @@
 
 from support.machine import END_EVERY, Machine
 
-from orchestrator.cli.status import cache_page
+from orchestrator.cli.stats import cache_page
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSAVED, Cancel, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.reports.cache import cache_report

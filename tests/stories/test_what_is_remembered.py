@@ -1,7 +1,7 @@
 """Memories as a user meets them: kept, shown to the model, superseded, forgotten, carried to another machine."""
 
 import pytest
-from support.house import hits, living, reply, revived, until
+from support.house import hits, living, over_socket, reply, revived, until
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +189,25 @@ def test_a_decision_is_not_deleted_by_a_script_that_does_not_mean_it(house):
     added = add(house, "Use SQLite.", "--kind", "decision")
     assert house.lore("memory", "forget", added["id"]).returncode == 2
     assert remembered(house)[0]["id"] == added["id"]
+
+
+def metrics(daemon):
+    with over_socket(daemon) as http:
+        return http.get("/metrics").text
+
+
+def test_what_turns_measured_of_memories_is_told_with_its_target_and_stays_over_a_restart(models):
+    with living(models) as house:
+        assert {one["value"] for one in house.json("stats", "memory")["figures"]} == {None}
+        assert house.lore("stats", "memory").stdout.count("not enough yet") == 9
+        assert "lorekeep_memory_precision" not in metrics(house)
+        add(house, "The cache is Redis.")
+        asked(house, "what is the cache?")
+        told = house.json("stats", "memory")
+        found = {one["name"]: one for one in told["figures"]}
+        assert (found["precision"]["value"], found["precision"]["reached"]) == (1.0, True)
+        assert found["cold_build_ms"]["measured"] == 1
+        assert "lorekeep_memory_precision 1.0" in metrics(house)
+        house.stop()
+        revived(house)
+        assert {one["name"]: one for one in house.json("stats", "memory")["figures"]} == found

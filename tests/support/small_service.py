@@ -49,7 +49,14 @@ from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import FloorCost, IdentityChange, IdentityReport, IdentityRow
-from orchestrator.wire.memories import FoundMemories, MemoryBody, MemoryChange, MemorySearchBody, MemoryView
+from orchestrator.wire.memories import (
+    FoundMemories,
+    MemoryBody,
+    MemoryChange,
+    MemorySearchBody,
+    MemoryStats,
+    MemoryView,
+)
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
@@ -263,6 +270,9 @@ class SmallService:
 
     async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
         return self.kept.search(principal.uid, body.codex, body.query, body.kind, body.n)
+
+    async def memory_stats(self, principal: Principal) -> MemoryStats:
+        return self.kept.figures(principal.uid)
 
     async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
         return self.traced.all_of(principal.uid, most)

@@ -11,6 +11,7 @@ from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers, plan_page
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
 from orchestrator.cli.session import turns_page
+from orchestrator.cli.stats import memory_page
 from orchestrator.cli.status import codices, embedding_facts, engine_facts, model_facts, pools, roots
 from orchestrator.cli.terminal import duration, facts, seconds, size, table
 from orchestrator.wire.places import UNCONFIGURED
@@ -376,3 +377,26 @@ def test_an_empty_search_is_refused_in_words_of_the_command_line(lore):
 def test_what_is_no_fault_and_not_there_does_not_read_as_good():
     assert lead(Check("daemon", True, "no daemon listens", absent=True)) == "none"
     assert [lead(Check("git", ok, "")) for ok in (True, False)] == ["good", "BAD "]
+
+
+def test_a_figure_stands_beside_its_target_and_one_that_was_not_measured_says_so():
+    def figure(name, value, **more):
+        whole = {"least": None, "most": None, "reached": None, "measured": 0, **more}
+        return {"name": name, "says": "what it is", "value": value, **whole}
+
+    page = memory_page(
+        {
+            "figures": [
+                figure("relevance", 0.71, least=0.6, reached=True, measured=7),
+                figure("budget_use", 0.2, least=0.5, most=0.9, reached=False, measured=3),
+                figure("cold_build_ms", None, most=500.0),
+                figure("overconfidence", -0.25, measured=4),
+            ]
+        }
+    )
+    assert [" ".join(line.split()) for line in page.splitlines()[1:]] == [
+        "relevance 71 % > 60 % reached what it is (7 measured)",
+        "budget used 20 % 50 % to 90 % missed what it is (3 measured)",
+        "cold build not enough yet < 500 ms what it is",
+        "confidence 25 % under what it is (4 measured)",
+    ]

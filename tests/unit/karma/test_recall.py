@@ -154,7 +154,7 @@ def test_a_block_is_the_same_after_it_was_written_and_read(store: MemoryStore) -
 
 def test_an_answer_that_uses_a_memory_counts_for_it(store: MemoryStore) -> None:
     used, unused = remember(store, "The cache is Redis."), remember(store, "Zebras have stripes.")
-    karma = recalled(store, "cache or zebras?").karma
-    anyio.run(Recall(store, Staleness(store, text_of)).used, ME, karma, "Redis is the cache.")
+    found = recalled(store, "cache or zebras?")
+    anyio.run(Recall(store, Staleness(store, text_of)).used, ME, found, "Redis is the cache.")
     usage = store.usage(ME, [used.id, unused.id])
     assert {one: usage[one].referenced > 0 for one in usage} == {used.id: True, unused.id: False}

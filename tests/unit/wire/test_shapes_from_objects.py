@@ -18,6 +18,7 @@ from orchestrator.answering.conversations import Session
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
+from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import CodeCitation, MemoryRecord
 from orchestrator.machine.yielding import Away
@@ -38,6 +39,7 @@ SOURCES: dict[str, object] = {
     "GpuSensors": GpuReading,
     "HostSensors": HostReading,
     "KvLoss": KvChange,
+    "MemoryFigure": Measured("", "", None, 0),
     "MemoryView": MemoryRecord,
     "ModelRow": Fitting,
     "PlanMemory": MemoryBudget,
