@@ -92,8 +92,19 @@ class CodexView(ContextView):
     amendments: tuple[AmendmentView, ...] = ()
 
 
+class KarmaEntry(ContextView):
+    """One remembered thing under a heading of its block, such as `Known Information`. `source` is its record."""
+
+    heading: Line
+    text: str
+    source: Line = ""
+    node: Line = ""
+    pinned: bool = False
+
+
 class EnvironmentView(ContextView):
-    """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are left out."""
+    """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are left out.
+    `about`: what is remembered of the user, and the procedures that are known."""
 
     vram: Word | None = None
     power: Word | None = None
@@ -101,16 +112,7 @@ class EnvironmentView(ContextView):
     available_tools: tuple[Line, ...] | None = None
     client_system: tuple[str, ...] = ()
     client_tools: tuple[ToolView, ...] = ()
-
-
-class KarmaEntry(ContextView):
-    """One remembered thing under one of the block's headings, such as `Known Information`. `source` is its record."""
-
-    heading: Line
-    text: str
-    source: Line = ""
-    node: Line = ""
-    pinned: bool = False
+    about: tuple[KarmaEntry, ...] = ()
 
 
 class KarmaView(ContextView):
@@ -144,12 +146,20 @@ class Evidence(ContextView):
         return self
 
 
+class NoteView(ContextView):
+    """What the model is told beside the question: of the frame, of the user's absence. `node`: of the relevance gate."""
+
+    node: Line
+    text: str
+
+
 class Artifacts(ContextView):
-    """What precedes the words of a turn: amendments of the codex, attachments, evidence."""
+    """What precedes the words of a turn: amendments of the codex, attachments, evidence, notes."""
 
     amendments: tuple[AmendmentView, ...] = ()
     attachments: tuple[AttachmentView, ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    notes: tuple[NoteView, ...] = ()
 
 
 class TurnView(Artifacts):
@@ -183,6 +193,7 @@ class StateView(Artifacts):
             amendments=self.amendments,
             attachments=self.attachments,
             evidence=self.evidence,
+            notes=self.notes,
         )
         return type(self)(turns=(*self.turns, asked, *after), gone=self.gone, gists=self.gists)
 

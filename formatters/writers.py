@@ -7,12 +7,13 @@ Codex        Every piece under a line with its path, unchanged; then the log of 
              not (generation, revision, branch) is left out: it would break the prefix of every conversation with each
              commit, and a new generation could not share the beginning of the old one.
 Environment  Levels in words, who asks and what they may use, and what the client brought. A client's system message and
-             tools are here, after the floor, so that no client can break another's prefix.
+             tools are here, after the floor, so that no client can break another's prefix. What is remembered of the user
+             comes last: it changes more often.
 Karma        What is remembered, under its headings, in the order it was pinned in.
 State        The earlier turns with their artifacts, then the artifacts of the question. A turn is written the same whether
              it is running or closed, so a closed turn keeps its prefix.
 
-                 key within a turn   3/ amendments   4/ attachments   5/ evidence   6/ injected by plug-ins   9 the words
+                 key within a turn   3/ amendments   4/ attachments   5/ evidence   6/ of plug-ins   8/ notes   9 the words
 
 Query        The user's own words and nothing else, then what the running turn has appended since. The question is the last
              content of a prompt, unchanged: an answer continues it.
@@ -38,6 +39,7 @@ from formatters.context import (
     IdentityView,
     KarmaEntry,
     KarmaView,
+    NoteView,
     SigilView,
     StateView,
     ToolView,
@@ -141,7 +143,8 @@ def piece_text(piece: CodexPiece) -> str:
 
 
 def environment_items(around: EnvironmentView, sigil: SigilView) -> tuple[Item, ...]:
-    return (_world(around, sigil), *_allowed(around), *_system(around), *_client_tools(around.client_tools))
+    given = (*_allowed(around), *_system(around), *_client_tools(around.client_tools))
+    return (_world(around, sigil), *given, *remembered_items(around.about, "5"))
 
 
 def _world(around: EnvironmentView, sigil: SigilView) -> Item:
@@ -191,14 +194,19 @@ HEADINGS = (
 
 
 def karma_items(karma: KarmaView) -> tuple[Item, ...]:
-    entries = sorted(karma.entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
-    groups = groupby(entries, key=lambda entry: entry.heading)
-    return tuple(item for heading, group in groups for item in _karma_section(heading, group))
+    return remembered_items(karma.entries, "1")
 
 
-def _karma_section(heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
+def remembered_items(entries: Iterable[KarmaEntry], key: str) -> tuple[Item, ...]:
+    """In the order of their headings, then in their own."""
+    ordered = sorted(entries, key=lambda entry: (_heading_order(entry.heading), entry.heading))
+    groups = groupby(ordered, key=lambda entry: entry.heading)
+    return tuple(item for heading, group in groups for item in _remembered_section(key, heading, group))
+
+
+def _remembered_section(key: str, heading: str, entries: Iterable[KarmaEntry]) -> Iterator[Item]:
     """The heading and each entry are items of their own, so that a trace names the record of each."""
-    key = f"1/{_heading_order(heading):02d}/{heading}"
+    key = f"{key}/{_heading_order(heading):02d}/{heading}"
     yield Item(key, f"# {heading}\n", "karma", node="karma")
     for place, entry in enumerate(entries):
         yield Item(
@@ -235,7 +243,7 @@ def _turn(place: int, turn: TurnView) -> list[Item]:
 
 def _artifacts(turn: int, came: Artifacts) -> list[Item]:
     amended = [amendment_item(amendment, key="3", turn=turn) for amendment in came.amendments]
-    return [*amended, *_attachments(turn, came.attachments), *_evidence(turn, came.evidence)]
+    return [*amended, *_attachments(turn, came.attachments), *_evidence(turn, came.evidence), *_notes(turn, came.notes)]
 
 
 def _attachments(turn: int, came: tuple[AttachmentView, ...]) -> list[Item]:
@@ -258,6 +266,10 @@ def _evidence(turn: int, passages: tuple[Evidence, ...]) -> list[Item]:
     passages = tuple(dict.fromkeys(passages))  # two searches may have found the same one
     count = f"{counted(len(passages), 'passage', 'passages')} of the codebase, found for this question:\n\n"
     return [Item("5", count, "archive", turn=turn, node="evidence"), *(_passage(turn, one) for one in passages)]
+
+
+def _notes(turn: int, notes: tuple[NoteView, ...]) -> list[Item]:
+    return [Item(f"8/{one.node}", f"({one.text})\n\n", one.node, turn=turn, node=one.node) for one in notes]
 
 
 def _passage(turn: int, found: Evidence) -> Item:

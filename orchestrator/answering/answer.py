@@ -25,9 +25,9 @@ from orchestrator.answering.preparing import (
     Preparer,
     SplitMessages,
     job_of,
-    refusal_of,
     split,
 )
+from orchestrator.answering.refusals import refusal_of
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
 from orchestrator.answering.traces import TracedTurn, TraceKeeper

@@ -213,7 +213,7 @@ def _state_of_session(stored: Sequence["StoredTurn"], tokens: TokenCache) -> Sta
 
 
 def turn_to_store(turn: TurnView, ids: bytes) -> "StoredTurn":
-    beside = Artifacts(amendments=turn.amendments, attachments=turn.attachments, evidence=turn.evidence)
+    beside = Artifacts(**{name: getattr(turn, name) for name in Artifacts.model_fields})
     evidence = "" if beside == Artifacts() else beside.model_dump_json()
     return StoredTurn(role=turn.role.value, text=turn.text, ids=ids, evidence=evidence)
 

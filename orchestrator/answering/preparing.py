@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from codex.library import Library
 from formatters.blocks import Role
-from formatters.context import AttachmentView, KarmaView, SigilView, ToolView, TurnContext
+from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
 from governor.ctc import PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
@@ -31,19 +31,20 @@ from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Grant, InferenceJob, Sampling
-from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
-from orchestrator.karma.recall import Recall, Recalled, RecallQuestion, unremembered
+from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.budget import Governed, condensed, governed, within_reach
 from orchestrator.prompt.composing import Composed
-from orchestrator.prompt.coverage import Coverage, share
+from orchestrator.prompt.coverage import share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.phrases import classify, read_part
 from orchestrator.prompt.prefetch import ContextUse, Prefetch, prefetch_for
 from orchestrator.prompt.situation import (
     SessionCodex,
     choose_codex,
+    discussed,
     environment_of,
     named_documents,
     renewed,
@@ -54,13 +55,13 @@ from orchestrator.prompt.strategy import (
     QuestionFigures,
     Retrieval,
     StrategyParameters,
-    coverages_of,
     decide,
 )
 from orchestrator.relevance.gate import GateRules, Relevance, relevance
-from orchestrator.relevance.intent import frame_of
+from orchestrator.relevance.intent import Frame, frame_of
 from orchestrator.relevance.nodes import catalogue
-from orchestrator.relevance.signals import Turn, signals_of
+from orchestrator.relevance.notes import NoteFacts, notes_of
+from orchestrator.relevance.signals import SILENCE, Turn, signals_of
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.requests import ToolFunction
 
@@ -115,6 +116,16 @@ class AskedQuestion:
         had = {one.text for turn in self.conversation.state.turns for one in turn.attachments if one.verbatim}
         new = (text for text in dict.fromkeys(self.ask.verbatim) if text not in had)
         return (*where, *files, *(AttachmentView(name="verbatim", text=text, verbatim=True) for text in new))
+
+    @property
+    def silence(self) -> float:
+        """Seconds since its session's last turn; 0 for a conversation that is not kept."""
+        return max(0.0, time.time() - self.session.used) if self.session is not None else 0.0
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether its prompt may say more than the client sent: a client that talks to the bare model has it bare."""
+        return self.codex_state is not None or self.ask.session is not None or self.session is not None
 
     @property
     def in_session(self) -> bool:
@@ -201,8 +212,7 @@ class Preparer:
         relevant = self._relevance(asked, composed, prefetch)
         recalled = await self._recalled(asked, composed, prefetch, limits, relevant)
         gathered = await self._evidence(decision, turn, chat_model)
-        state = turn.state.model_copy(update={"evidence": gathered.evidence})
-        came = turn.model_copy(update={"karma": recalled.karma.view, "state": state})
+        came = self._with_context(asked, turn, relevant, recalled, gathered)
         if came != turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
@@ -280,12 +290,14 @@ class Preparer:
         client_tools = tuple(map(tool_view, asked.ask.tools))
         tools = [tool.name for tool in asked.chat_model.tools] or None
         codex, state = resumed(asked.conversation, asked.codex_state)
+        around = environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools)
+        karma = asked.conversation.karma or PinnedKarma()
         return TurnContext(
             identity=asked.served.view,
             sigil=sigil,
             codex=codex,
-            environment=environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools),
-            karma=asked.conversation.karma.view if asked.conversation.karma is not None else KarmaView(),
+            environment=around.model_copy(update={"about": karma.around}),
+            karma=karma.view,
             state=state.model_copy(update={"attachments": asked.attachments}),
             query=asked.messages.question,
         )
@@ -327,7 +339,7 @@ class Preparer:
             question=read_part(question),
             tokens=composed.assembled.blocks[-1].tokens,
             turns=sum(turn.role is Role.USER for turn in asked.conversation.state.turns),
-            silence=max(0.0, time.time() - asked.session.used) if asked.session is not None else 0.0,
+            silence=asked.silence,
             mode=asked.ask.mode or "",
             urgency=asked.ask.urgency or "",
             pressure=prefetch.pressure,
@@ -373,6 +385,29 @@ class Preparer:
             min(decision.retrieval_budget, PREFETCH),
             known,
             graph=decision.retrieval is Retrieval.GRAPH,
+        )
+
+    def _with_context(
+        self, asked: AskedQuestion, turn: TurnContext, relevant: Relevance, recalled: Recalled, gathered: Gathered
+    ) -> TurnContext:
+        """The turn with what was fetched for it."""
+        notes = notes_of(self._note_facts(asked, recalled.frame), turn.state.turns, relevant.wants)
+        told = {"evidence": gathered.evidence, "notes": notes if asked.is_conversation else ()}
+        around = turn.environment.model_copy(update={"about": recalled.karma.around})
+        state = turn.state.model_copy(update=told)
+        return turn.model_copy(update={"karma": recalled.karma.view, "environment": around, "state": state})
+
+    def _note_facts(self, asked: AskedQuestion, frame: Frame) -> NoteFacts:
+        turns, codex_state = asked.conversation.state.turns, asked.codex_state
+        away = asked.silence if asked.silence >= SILENCE and turns else None
+        questions = [one.text for one in turns if one.role is Role.USER]
+        entries = codex_state.generation.entries if codex_state is not None and away is not None else ()
+        return NoteFacts(
+            frame=frame,
+            away=away,
+            last=questions[-1] if questions else "",
+            files=discussed(turns, [entry.path for entry in entries]),
+            loaded=asked.choice != NOTHING_LOADED,
         )
 
     # -- the result
@@ -459,49 +494,3 @@ def sampling_of(ask: Ask, greedy: bool) -> Sampling:
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
     given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name)) is not None}
     return replace(usual, schema=usual.schema if ask.schema is None else json.dumps(ask.schema), **given)
-
-
-def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
-    """Why asking is refused: raised by an ask, reported by a plan; None where it is answered. `cached`: tokens from the
-    prompt's beginning that are in the cache, or in a checkpoint, which an answer restores."""
-    return nothing_found(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
-
-
-def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
-    """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
-    codex_state, state = prepared.codex_state, prepared.turn.state
-    came = [one for turn in (*state.turns, state) for one in (*turn.evidence, *turn.attachments)]
-    shown = [one for one in came if not (isinstance(one, AttachmentView) and one.verbatim)]
-    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
-    if codex_state is None or shown or not searched or prepared.gathered.found:
-        return None
-    if codex_state.decision.coverage is Coverage.FULL:
-        return None
-    return NotFound(
-        f"nothing in {codex_state.name} answers to this question, "
-        f"and only its {codex_state.decision.coverage} is in the prefix",
-        "; ".join(prepared.gathered.notices) or "use words of the code, or see what `lore search` finds",
-    )
-
-
-def other_floor(decision: Decision) -> InvalidRequest | None:
-    """A question never changes the floor: a strategy that needs another one is refused with what it would cost."""
-    if decision.needs_coverage is None:
-        return None
-    return InvalidRequest(
-        f"{decision.strategy} needs the coverage {coverages_of(decision.strategy)}, and this codex has another",
-        "ask without --strategy, or load it with that coverage first: "
-        f"lore load PATH --tier {decision.needs_coverage} ({decision.cost})",
-    )
-
-
-def cold_floor(prepared: PreparedQuestion, cached: int) -> NotReady | None:
-    """A client that does not wait is refused until the floor is computed."""
-    tokens = prepared.composed.assembled.floor.tokens
-    if prepared.ask.wait or prepared.codex_state is None or cached >= tokens:
-        return None
-    return NotReady(
-        f"the prefix of {prepared.codex_state.name} is not computed yet: {cached:,} of {tokens:,} tokens are",
-        "ask without --no-wait to wait for it",
-        retry_after=2.0,
-    )

@@ -5,14 +5,14 @@
     3  the question names something that the block does not hold                          due
     4  else the block stays, whatever else is remembered meanwhile
 
-A refresh that finds nothing new leaves the block as it is. Censors stand in every block. `refresh_due` decides; the search
-runs in a worker thread. Knows no prompt beside its own block.
+A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
+block. `refresh_due` decides; the search runs in a worker thread. Knows no prompt beside its own block.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from codex.words import stem, words
@@ -22,6 +22,7 @@ from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, r
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
+from orchestrator.karma.standing import standing
 from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
@@ -36,7 +37,6 @@ from orchestrator.relevance.intent import (
     memory_plan,
 )
 
-CENSORS_SHOWN = 12
 TOKEN_CHARS = 4
 NOTHING_COUNTED = TurnCounts()
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
@@ -47,16 +47,30 @@ HEADINGS = {
     Kind.PROCEDURE: ("Procedure", "procedures"),
     Kind.EPISODE: ("Past Experience", "episodic_memory"),
 }
+AROUND = {
+    "user_traits": "The user",
+    "communication_style": "How the user wants answers",
+    "available_skills": "Procedures that are known",
+}
+"""Nodes of the Environment, with what stands before them there."""
+PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **AROUND}.items()}
 
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """A memory in a block: its id and kind, the text of it that is shown, and the moment of its record's last change."""
+    """A memory in a prompt: its id and kind, the text of it that is shown, and the moment of its record's last change.
+    `node`: of the gate; that of its kind where none is named."""
 
     id: str
     kind: Kind
     text: str
     updated: float
+    node: str = ""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The heading that it stands under, and its node."""
+        return PLACES.get(self.node, HEADINGS[self.kind])
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,12 @@ class PinnedKarma:
 
     @property
     def view(self) -> KarmaView:
-        return KarmaView(entries=tuple(map(_entry, self.entries)))
+        return KarmaView(entries=tuple(_entry(one) for one in self.entries if one.node not in AROUND))
+
+    @property
+    def around(self) -> tuple[KarmaEntry, ...]:
+        """What of it stands in the Environment."""
+        return tuple(_entry(one) for one in self.entries if one.node in AROUND)
 
 
 @dataclass(frozen=True)
@@ -116,12 +135,12 @@ class Recall:
         return Recalled(frame, intent, plan, karma, counts)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
-        """An answer was given with this block: which of its memories it references is kept. Raises LoreError."""
-        entries = recalled.karma.entries
-        if entries:
-            marked = {one.id: referenced(one.text, answer) for one in entries}
-            asked = [marked[one.id] for one in entries if one.kind is not Kind.CENSOR]
-            counts = replace(recalled.counts, turns=1, shown=len(asked), referenced=sum(asked))
+        """An answer was given with this block: which of the memories that were searched for it references is kept. Raises
+        LoreError."""
+        searched = [one for one in recalled.karma.entries if not one.node]
+        if searched:
+            marked = {one.id: referenced(one.text, answer) for one in searched}
+            counts = replace(recalled.counts, turns=1, shown=len(marked), referenced=sum(marked.values()))
             await asyncio.to_thread(self.store.shown, uid, marked, None, counts)
 
     def _block(
@@ -134,20 +153,20 @@ class Recall:
     ) -> tuple[PinnedKarma, TurnCounts]:
         began = time.perf_counter()
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
-        standing = self._standing(question.uid, pinned)
-        why = refresh_due(pinned, standing, frame.name, intent)
+        changed = self._changed(question.uid, pinned)
+        why = refresh_due(pinned, changed, frame.name, intent)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
-        room = min(frame.total - ALWAYS, question.room)
-        found = self._found(question, frame, intent, plan, room)
-        made = (*self._censors(question), *found)
-        entries = tuple(ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated) for one in made)
-        kept = () if pinned is None else tuple(one for one in pinned.entries if standing.get(one.id) == one.updated)
-        if len(entries) <= sum(one.kind is Kind.CENSOR for one in entries) and kept:
-            entries = kept  # nothing is known of what is asked: what the conversation has stays
+        always = self._always(question)
+        room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
+        chosen = self._found(question, frame, intent, plan, room, {one.id for one in always})
+        found = [ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated) for one in chosen]
+        kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
+        # where nothing is known of what is asked, what the conversation has stays
+        entries = kept if kept and not found else (*always, *found)
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
-        counts = build_counts(found, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
+        counts = build_counts(chosen, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
 
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
@@ -157,7 +176,7 @@ class Recall:
             listed = f"{about} AND id IN ({marks(ids)})"
             self.staleness.check(question.codex, self.store.records(listed, question.uid, question.codex, *ids))
 
-    def _standing(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:
+    def _changed(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:
         """Of what the block holds, by id, what may still be shown, with the moment of its last change."""
         ids = [one.id for one in pinned.entries] if pinned is not None else []
         if not ids:
@@ -165,14 +184,24 @@ class Recall:
         query = f"SELECT id, state, updated FROM memories WHERE uid = ? AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
-    def _censors(self, question: RecallQuestion) -> list[RankedMemory]:
-        records = self.store.all_of(question.uid, kind=Kind.CENSOR, limit=10 * CENSORS_SHOWN)
-        mine = [one for one in records if one.is_shown and one.codex in (None, question.codex)]
-        return [RankedMemory(one, 1.0, 1.0, _with_reason(one, one.summary)) for one in mine[:CENSORS_SHOWN]]
+    def _always(self, question: RecallQuestion) -> tuple[ShownEntry, ...]:
+        """What stands in every block."""
+        chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of)
+        return tuple(
+            ShownEntry(record.id, record.kind, _with_reason(record, text), record.updated, node)
+            for node, record, text in chosen
+        )
 
     def _found(
-        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan, room: int
+        self,
+        question: RecallQuestion,
+        frame: Frame,
+        intent: QuestionIntent,
+        plan: MemoryPlan,
+        room: int,
+        without: Set[str],
     ) -> list[RankedMemory]:
+        """What is relevant, beside the memories `without`, in so many tokens."""
         if not plan.kinds:
             return []
         search = MemorySearch(self.store)
@@ -185,9 +214,10 @@ class Recall:
         chosen = [
             replace(one, shown=_with_reason(one.record, one.shown))
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
+            if one.record.id not in without
         ]
         budgets = {kind: plan.budgets[kind] for kind in KINDS}
-        return filled(chosen, budgets, room, lambda text: -(-len(text) // TOKEN_CHARS))
+        return filled(chosen, budgets, room, tokens_of)
 
 
 def unremembered(question: RecallQuestion) -> Recalled:
@@ -211,11 +241,11 @@ def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: 
     )
 
 
-def refresh_due(pinned: PinnedKarma | None, standing: Mapping[str, float], frame: str, intent: QuestionIntent) -> str:
+def refresh_due(pinned: PinnedKarma | None, changed: Mapping[str, float], frame: str, intent: QuestionIntent) -> str:
     """Why the block is built anew, by the table above; '' where it stays."""
     if pinned is None:
         return "the conversation begins"
-    gone = [one.id for one in pinned.entries if standing.get(one.id) != one.updated]
+    gone = [one.id for one in pinned.entries if changed.get(one.id) != one.updated]
     if gone:
         return f"memory {gone[0]} changed"
     if frame != pinned.frame:
@@ -233,6 +263,11 @@ def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
     return frame_of(question.text, pinned.frame)
 
 
+def tokens_of(text: str) -> int:
+    """Estimated."""
+    return -(-len(text) // TOKEN_CHARS)
+
+
 def _with_reason(record: MemoryRecord, text: str) -> str:
     """One line; a memory whose code changed says so to the model."""
     line = text if record.verbatim else " ".join(text.split())
@@ -240,7 +275,7 @@ def _with_reason(record: MemoryRecord, text: str) -> str:
 
 
 def _entry(one: ShownEntry) -> KarmaEntry:
-    heading, node = HEADINGS[one.kind]
+    heading, node = one.place
     return KarmaEntry(
         heading=heading, text=one.text, source=f"memory:{one.id}", node=node, pinned=one.kind is Kind.CENSOR
     )
@@ -256,6 +291,4 @@ def karma_from_json(text: str) -> PinnedKarma | None:
     if not text:
         return None
     frame, entries = json.loads(text)
-    return PinnedKarma(
-        tuple(ShownEntry(one, Kind(kind), shown, updated) for one, kind, shown, updated in entries), frame
-    )
+    return PinnedKarma(tuple(ShownEntry(one, Kind(kind), *rest) for one, kind, *rest in entries), frame)

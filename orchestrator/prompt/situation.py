@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from formatters.context import EnvironmentView, SigilView, ToolView
+from formatters.context import EnvironmentView, SigilView, ToolView, TurnView
 from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
 
@@ -148,6 +148,17 @@ def named_documents(question: str, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
     names = Counter(path.rpartition("/")[2] for path in paths)
     return tuple(path for path in paths if _is_named(path, words, names))[:_MOST]
+
+
+def discussed(turns: Iterable[TurnView], paths: Sequence[str]) -> tuple[str, ...]:
+    """Of these paths, those that a conversation names or was shown passages of, the most often first."""
+    if not paths:
+        return ()
+    known, counts = frozenset(paths), Counter[str]()
+    for turn in turns:
+        counts.update(one.path for one in turn.evidence if one.path in known)
+        counts.update(named_documents(turn.text, paths))
+    return tuple(path for path, _ in counts.most_common())
 
 
 def _clean(word: str) -> str:

@@ -80,6 +80,24 @@ def test_constraints_stand_in_every_prompt(house):
         assert "# Active Constraints\n- Never push to main.\n" in prompt(house, question)
 
 
+def test_lists_stand_in_every_block_and_what_is_known_of_the_user_behind_the_environment(house):
+    add(house, "Mend the clock.", "--list", "tasks")
+    add(house, "Wants short answers.", "--about", "me", "--attribute", "style:length")
+    text = prompt(house, "write a poem")
+    style, tasks = (
+        "# How the user wants answers\n- Wants short answers.\n",
+        "# Current Focus\n- tasks: Mend the clock.\n",
+    )
+    assert text.index("# Environment") < text.index(style) < text.index(tasks)
+
+
+def test_a_frame_is_told_once_in_a_conversation_and_never_to_a_bare_client(house):
+    hint = "Consider first: What changed last?"
+    asked(house, "why does it raise an exception?", "puzzled")
+    assert prompt(house, "and is this a bug too?", session="puzzled").count(hint) == 1
+    assert hint not in prompt(house, "why does it raise an exception?")
+
+
 def test_a_conversation_keeps_its_memories_to_the_byte_until_it_asks_about_something_else(house):
     add(house, "The cache is Redis.")
     asked(house, "what is the cache?", "kept")

@@ -3,7 +3,8 @@
 import pytest
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import other_floor, sigil_of, split
+from orchestrator.answering.preparing import sigil_of, split
+from orchestrator.answering.refusals import other_floor
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.phrases import Task

@@ -1,0 +1,86 @@
+"""Memories that stand whatever is asked: constraints, the user's lists and traits, and the names of procedures.
+
+Each is a context node of the gate with a place of its own in the prompt. They are looked up when a block is built, and are
+pinned with it: an entry that comes later waits for the next block, so that no prefix breaks for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.karma.records import HIDDEN, MemoryRecord
+from orchestrator.karma.store import MemoryStore, marks
+
+
+@dataclass(frozen=True)
+class StandingNode:
+    """`condition` and `order` choose records of one user, for one codex or none; `shown` is the text of one of them;
+    `most` are tokens of the node together. A `forced` node takes its room before any other memory."""
+
+    name: str
+    condition: str
+    order: str
+    most: int
+    shown: Callable[[MemoryRecord], str]
+    forced: bool = False
+
+
+def _summary(record: MemoryRecord) -> str:
+    return record.text if record.verbatim else record.summary
+
+
+def _of_list(record: MemoryRecord) -> str:
+    return f"{record.subject.partition(':')[2]}: {_summary(record)}"
+
+
+STANDING = (
+    StandingNode("censors", "kind = 'censor'", "number DESC", 1_200, _summary, forced=True),
+    StandingNode("active_lists", "kind = 'fact' AND subject GLOB 'list:?*'", "subject, number", 700, _of_list),
+    StandingNode(
+        "user_traits", "kind = 'fact' AND subject = 'user' AND attribute GLOB 'trait:?*'", "number", 200, _summary
+    ),
+    StandingNode(
+        "communication_style",
+        "kind = 'fact' AND subject = 'user' AND attribute GLOB 'style:?*'",
+        "number",
+        150,
+        _summary,
+    ),
+    StandingNode(
+        "available_skills",
+        "kind = 'procedure' AND codex IS NOT NULL",
+        "effectiveness DESC, activations DESC, number",
+        200,
+        lambda record: record.micro,
+    ),
+)
+"""In the order in which they take their room. That of constraints holds the 12 longest: none is dropped for the room of
+others."""
+MOST_OF_NODE = 50  # records
+
+
+def standing(
+    store: MemoryStore,
+    uid: int,
+    codex: str | None,
+    room: int,
+    wants: Callable[[str], bool],
+    count: Callable[[str], int],
+) -> Iterator[tuple[str, MemoryRecord, str]]:
+    """The node, the record and its text, of nodes that are wanted; `room`: tokens for those that are not forced. Raises
+    LoreError."""
+    for node in STANDING:
+        if not wants(node.name):
+            continue
+        left = node.most if node.forced else min(node.most, room)
+        for record in _records(store, uid, codex, node):
+            text = node.shown(record)
+            if (tokens := count(text)) > left:
+                break
+            left, room = left - tokens, room - (0 if node.forced else tokens)
+            yield node.name, record, text
+
+
+def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode) -> Sequence[MemoryRecord]:
+    hidden = (*sorted(HIDDEN), "superseded")
+    condition = f"uid = ? AND (codex IS NULL OR codex = ?) AND state NOT IN ({marks(hidden)}) AND {node.condition}"
+    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, *hidden, MOST_OF_NODE)

@@ -1,0 +1,132 @@
+"""Memories that stand whatever is asked: each at its node, within its room, pinned with the block."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from orchestrator.karma.recall import (
+    PinnedKarma,
+    Recall,
+    Recalled,
+    RecallQuestion,
+    karma_from_json,
+    karma_to_json,
+    tokens_of,
+)
+from orchestrator.karma.records import Kind, MemoryRecord, NewMemory
+from orchestrator.karma.staleness import Staleness
+from orchestrator.karma.standing import STANDING, standing
+from orchestrator.karma.store import MemoryStore
+from orchestrator.prompt.prefetch import ContextUse, prefetch_for
+
+ME, OTHER = 1000, 1001
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MemoryStore]:
+    opened = MemoryStore(tmp_path / "memories.sqlite3")
+    yield opened
+    opened.close()
+
+
+def remember(store: MemoryStore, text: str, kind: Kind = Kind.FACT, **more: object) -> MemoryRecord:
+    return store.add(replace(NewMemory(ME, kind, text), **more))  # type: ignore[arg-type]
+
+
+def chosen(
+    store: MemoryStore, codex: str | None = "demo", room: int = 4_000, uid: int = ME, without: str = ""
+) -> list[tuple[str, str]]:
+    found = standing(store, uid, codex, room, lambda node: node != without, tokens_of)
+    return [(node, text) for node, _, text in found]
+
+
+def block(store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey") -> PinnedKarma:
+    return recalled(store, pinned, text).karma
+
+
+def recalled(store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey") -> Recalled:
+    question = RecallQuestion(ME, "demo", text, (), 4_000, prefetch_for("", ContextUse(0, 8_000)))
+    recall = Recall(store, Staleness(store, lambda codex, path: None))
+    return anyio.run(recall.recall, question, pinned)
+
+
+def furnish(store: MemoryStore) -> None:
+    remember(store, "Never push to main.", Kind.CENSOR)
+    remember(store, "Mend the clock.", subject="list:tasks")
+    remember(store, "Paint the door.", subject="list:tasks")
+    remember(store, "Writes Rust at work.", subject="user", attribute="trait:work")
+    remember(store, "Wants short answers.", subject="user", attribute="style:length")
+    remember(store, "To release: tag, build, push.", Kind.PROCEDURE, codex="demo")
+    remember(store, "To make tea: boil water.", Kind.PROCEDURE)
+    remember(store, "The cache is Redis.")
+
+
+def test_constraints_lists_traits_style_and_skills_stand_and_nothing_else(store: MemoryStore) -> None:
+    furnish(store)
+    assert chosen(store) == [
+        ("censors", "Never push to main."),
+        ("active_lists", "tasks: Mend the clock."),
+        ("active_lists", "tasks: Paint the door."),
+        ("user_traits", "Writes Rust at work."),
+        ("communication_style", "Wants short answers."),
+        ("available_skills", "To release: tag, build, push."),
+    ]
+
+
+def test_another_user_and_another_codex_see_none_of_theirs(store: MemoryStore) -> None:
+    furnish(store)
+    assert chosen(store, uid=OTHER) == []
+    assert "available_skills" not in dict(chosen(store, codex="other"))
+
+
+@pytest.mark.parametrize("node", [one.name for one in STANDING])
+def test_a_node_that_the_gate_excludes_is_not_queried(
+    store: MemoryStore, node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    furnish(store)
+    asked: list[str] = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda query, *values: asked.append(query) or read(query, *values))
+    found = chosen(store, without=node)
+    condition = next(one.condition for one in STANDING if one.name == node)
+    assert node not in dict(found)
+    assert not [query for query in asked if condition in query]
+
+
+def test_without_room_only_constraints_stand(store: MemoryStore) -> None:
+    furnish(store)
+    assert [node for node, _ in chosen(store, room=0)] == ["censors"]
+
+
+def test_what_is_known_of_the_user_is_for_the_environment_and_a_list_for_the_block(store: MemoryStore) -> None:
+    furnish(store)
+    karma = block(store)
+    assert [one.heading for one in karma.view.entries] == ["Active Constraints", "Current Focus", "Current Focus"]
+    assert [one.node for one in karma.around] == ["user_traits", "communication_style", "available_skills"]
+
+
+def test_it_is_pinned_over_a_restart_and_a_forgotten_trait_leaves(store: MemoryStore) -> None:
+    furnish(store)
+    first = block(store)
+    trait = remember(store, "Likes tea.", subject="user", attribute="trait:drink")
+    assert karma_from_json(karma_to_json(first)) == replace(first, why="")
+    assert block(store, first).entries == first.entries
+    known = block(store)
+    store.forget(ME, trait.id)
+    assert trait.id not in {one.id for one in block(store, known).entries}
+
+
+def test_a_trait_that_stands_is_not_told_again_as_a_fact(store: MemoryStore) -> None:
+    furnish(store)
+    texts = [one.text for one in block(store, text="who writes Rust at work?").entries]
+    assert texts.count("Writes Rust at work.") == 1
+
+
+def test_what_stands_is_no_sign_of_use(store: MemoryStore) -> None:
+    furnish(store)
+    found = recalled(store)
+    anyio.run(Recall(store, Staleness(store, lambda codex, path: None)).used, ME, found, "no word of it")
+    assert store.usage(ME, [one.id for one in found.karma.entries]) == {}
