@@ -1,10 +1,12 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
     python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N] [--locomo FILE]
+                             [--history PATH]...
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
 the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
---locomo also measures recall, on the conversations of that file.
+--locomo also measures recall, on the conversations of that file; --history also measures which memories turn suspect, over
+the history of that git repository.
 The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
@@ -13,7 +15,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +34,7 @@ import cases_relevance  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
 import cases_slot_files  # noqa: E402
+import cases_staleness  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import ROOM, Bench, stopping  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
@@ -50,7 +53,7 @@ log = logging.getLogger("benchmarks")
 
 def main() -> None:
     options = arguments()
-    cases = chosen(options.only, real=options.real is not None, locomo=options.locomo)
+    cases = chosen(options.only, real=options.real is not None, locomo=options.locomo, histories=options.history)
     if not cases:
         sys.exit(f"no figures: no case has {options.only!r} in its name")
     about = machine()
@@ -87,10 +90,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--locomo", type=Path, metavar="FILE", help="locomo10.json, which this repository does not hold"
     )
+    parser.add_argument(
+        "--history", type=Path, metavar="PATH", action="append", default=[], help="a git repository; may be repeated"
+    )
     return parser.parse_args()
 
 
-def chosen(text: str, *, real: bool, locomo: Path | None = None) -> dict[str, Case]:
+def chosen(text: str, *, real: bool, locomo: Path | None = None, histories: Sequence[Path] = ()) -> dict[str, Case]:
     every = (
         {**cases_real.cases(), **cases_slot_files.cases()}
         if real
@@ -99,6 +105,7 @@ def chosen(text: str, *, real: bool, locomo: Path | None = None) -> dict[str, Ca
             **cases_parts.cases(),
             **cases_relevance.cases(),
             **cases_memory.cases(locomo),
+            **cases_staleness.cases(histories),
             **cases_codex.cases(),
             **cases_coverage.cases(),
             **cases_search.cases(),

@@ -1,7 +1,7 @@
 """Names and wires every part, once. The only place that knows them all."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -211,7 +211,11 @@ def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
             found = codices.residents.digests(codex, [path])
             return storage.library.catalog.document_by_digest(path, found[path]).text if path in found else None
 
-    return Staleness(storage.memories, text_of)
+    def paths_of(codex: str) -> Iterable[str]:
+        with translated():
+            return codices.residents.paths(codex)
+
+    return Staleness(storage.memories, text_of, paths_of)
 
 
 @dataclass(frozen=True)

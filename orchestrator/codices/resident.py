@@ -99,6 +99,16 @@ class ResidentCodices:
             return {path: state.digests[path] for path in paths if path in state.digests}
         return {path: digest for path, (digest, _) in self._library.catalog.file_digests(name, paths).items()}
 
+    def paths(self, name: str) -> Collection[str]:
+        """The files that the codex answers from; where it is not built yet, those that it may have. For any thread.
+        Raises CodexError."""
+        state = self._states.get(name)
+        if state is not None:
+            return list(state.digests)
+        catalog = self._library.catalog
+        amended = {one.path for one in catalog.amendments(name)}
+        return {one.path for one in catalog.generation(name).entries} | amended
+
     def disk(self, name: str) -> asyncio.Lock:
         """Held by whoever compares a codex with the disk: a load, or what a watcher reports."""
         return self._disk_locks[name]

@@ -97,6 +97,7 @@ class Memories:
     def _changed(self, uid: int, id: str, body: MemoryChange) -> MemoryRecord:  # noqa: A002
         match body.do:
             case "confirm":
+                self.staleness.accept(self.store.get(uid, id))
                 return self.store.confirm(uid, id)
             case "retire":
                 return self.store.retire(uid, id)

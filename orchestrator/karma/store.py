@@ -277,6 +277,19 @@ class MemoryStore:
             statement = "UPDATE memories SET suspect = ?, updated = ? WHERE id = ? AND codex = ? AND suspect = ''"
             return sum(database.execute(statement, row).rowcount for row in rows)
 
+    def cite(self, codex: str, evidence: Mapping[str, Sequence[CodeCitation]]) -> None:
+        """Of memories of this codex, by id, what they cite from now on. It is no change of what a memory says."""
+        if not evidence:
+            return
+        with self._writing() as database:
+            for one, cited in evidence.items():
+                row = database.execute(
+                    "SELECT number FROM memories WHERE id = ? AND codex = ?", (one, codex)
+                ).fetchone()
+                if row is not None:
+                    database.execute("DELETE FROM citations WHERE memory = ?", row)
+                    _insert_citations(database, row[0], cited)
+
     # -- reading
 
     def get(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
@@ -430,10 +443,7 @@ class MemoryStore:
         values = [getattr(record, name) for name in _COLUMNS]
         statement = f"INSERT INTO memories ({_NAMES}, likeness) VALUES ({marks([*values, like])})"  # noqa: S608
         number = database.execute(statement, (*values, like)).lastrowid
-        database.executemany(
-            "INSERT OR IGNORE INTO citations VALUES (?, ?, ?, ?, ?, ?)",
-            [(number, one.path, one.start, one.end, one.digest, one.commit) for one in record.evidence],
-        )
+        _insert_citations(database, number, record.evidence)
 
     def _free_id(self) -> str:
         for _ in range(_TRIES):
@@ -441,6 +451,11 @@ class MemoryStore:
             if not self.read("SELECT 1 FROM memories WHERE id = ?", tried):
                 return tried
         raise AssertionError("eight random ids in a row were taken")
+
+
+def _insert_citations(database: sqlite3.Connection, number: int | None, cited: Iterable[CodeCitation]) -> None:
+    rows = [(number, one.path, one.start, one.end, one.digest, one.commit) for one in cited]
+    database.executemany("INSERT OR IGNORE INTO citations VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _of_subject(new: NewMemory, alike: Sequence[MemoryRecord]) -> list[MemoryRecord]:

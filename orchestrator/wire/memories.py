@@ -17,7 +17,7 @@ class CitedCode(ReplyShape):
     path: Plain = Field(description="the file, as its codex names it")
     start: int = Field(0, description="first line, from 1; 0: the whole file")
     end: int = Field(0, description="last line")
-    digest: str = Field("", description="sha256 of these lines as they were; empty where it is not known")
+    digest: str = Field("", description="sha256 of these lines as they were, and a mark of the first; empty: not known")
     commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
 
 

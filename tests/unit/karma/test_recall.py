@@ -136,7 +136,7 @@ def test_a_memory_turns_suspect_in_a_running_conversation_when_its_code_is_edite
     assert recalled(store, "why?", first.karma).karma == replace(first.karma, why="")
     monkeypatch.setitem(FILES, "src/cache.py", "import redis\nport = 6380\n")
     second = recalled(store, "what is the cache?", first.karma)
-    assert texts(second) == ["The cache is Redis. (may be outdated: src/cache.py:2-2 changed)"]
+    assert texts(second) == ["The cache is Redis. (may be outdated: src/cache.py:4-4 changed)"]
 
 
 def test_without_room_no_memory_is_taken(store: MemoryStore) -> None:
