@@ -68,8 +68,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, searcher, model_ready))
+    memories = Memories(storage.memories, staleness_of(storage, codices), settings.memory.learn)
     return Program(
-        answers=answers_of(settings, gate, host, storage, codices, searcher, answerer, model_ready),
+        answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
         about=about_of(paths, host, registry, codices, gate),
         library=storage.library,
         states=storage.states,
@@ -80,7 +81,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         session_store=storage.sessions,
-        kept_memories=Memories(storage.memories, staleness_of(storage, codices)),
+        kept_memories=memories,
         traces_kept=storage.traces,
         identity_files=codices.identities,
         machine=host.machine,
@@ -240,6 +241,7 @@ def answers_of(
     host: Host,
     storage: Storage,
     codices: CodexParts,
+    memories: Memories,
     searcher: ArchiveSearch,
     answerer: Callable[[], "Answerer"],
     model_ready: AwaitedModel,
@@ -253,7 +255,7 @@ def answers_of(
         host.governor.claims,
         settings.for_strategy(),
         codices.freshness.of,
-        Recall(storage.memories, staleness_of(storage, codices)),
+        Recall(storage.memories, memories.staleness),
         gate.rules,
         greedy=is_builtin(host.model.setting),
     )
@@ -269,6 +271,7 @@ def answers_of(
         host.model.notice,
         codices.freshness.outdated,
         storage.traces,
+        memories,
     )
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from formatters.blocks import BlockKind
 from formatters.context import TurnContext
 from orchestrator.answering import report
-from orchestrator.answering.conversations import Conversation, Conversations, Session
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
+from orchestrator.answering.keeping import SavedTurn, heard, saved
 from orchestrator.answering.preparing import (
     PreparedQuestion,
     Preparer,
@@ -36,6 +36,7 @@ from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady, OverBudget
+from orchestrator.karma.memories import Memories
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import (
     WHOLE,
@@ -48,7 +49,7 @@ from orchestrator.model.chat_model import (
 )
 from orchestrator.prompt.composing import Composed, broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
+from orchestrator.wire.answers import Citation, GovernorState, Lore, NotedMemory, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
@@ -74,15 +75,6 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class SavedTurn:
-    """The session of an answer's turn, whether it began with it, and why the turn could not be saved, '' where it was."""
-
-    session: Session | None
-    began: bool = False
-    not_kept: str = ""
-
-
-@dataclass(frozen=True)
 class Answers:
     """Asks and plans. `model_ready` gives a future of the chat model; it fails where there is no model to wait for.
     `outdated` says, in a worker thread, which of these files differ on disk."""
@@ -98,6 +90,7 @@ class Answers:
     notice: str
     outdated: Callable[[str, Sequence[str]], str]
     traces: TraceKeeper
+    memories: Memories
 
     # -- asking
 
@@ -208,19 +201,27 @@ class Answers:
         citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
-        await self._remembered(prepared, state.finished)
-        answered = self._answered(prepared, state, turn, outdated, citations)
+        trace = None if prepared.ask.private else uuid.uuid4().hex
+        noted = await self._remembered(prepared, state.finished, turn, trace)
+        answered = self._answered(prepared, state, turn, outdated, citations, trace, noted)
         self._traced(prepared, state, answered)
         yield answered
 
-    async def _remembered(self, prepared: PreparedQuestion, finished: Finished) -> None:
-        """Which memories the answer used is kept; where that cannot be, the answer stands without it."""
-        if prepared.ask.private:
-            return
+    async def _remembered(
+        self, prepared: PreparedQuestion, finished: Finished, turn: SavedTurn, trace: str | None
+    ) -> tuple[NotedMemory, ...]:
+        """Which memories the answer used is kept, and what a turn of a session tells; where that cannot be, the answer
+        stands without it."""
+        if trace is None:
+            return ()
+        principal = prepared.ask.principal
         try:
-            await self.preparer.recall.used(prepared.ask.principal.uid, prepared.recalled, finished.text)
+            await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
+            if turn.session is not None and not turn.not_kept and principal.may("memory:write"):
+                return await asyncio.to_thread(self.memories.note, heard(prepared, trace))
         except LoreError as fault:
-            log.warning("the use of memories was not kept: %s", fault.message)
+            log.warning("the memories of a turn were not kept: %s", fault.message)
+        return ()
 
     def _traced(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> None:
         """Hands the turn to the traces, which write it while the answer goes on; a private one leaves none."""
@@ -297,6 +298,8 @@ class Answers:
         turn: SavedTurn,
         outdated: str,
         citations: tuple[Citation, ...],
+        trace: str | None,
+        noted: tuple[NotedMemory, ...],
     ) -> Answered:
         assert state.finished is not None
         now = time.monotonic()
@@ -310,7 +313,6 @@ class Answers:
             floor_ms=1000 * state.floor_s,
         )
         reuse = report.true_reuse(state.admitted, completions)
-        trace = None if prepared.ask.private else uuid.uuid4().hex
         left = state.admitted.left if state.admitted is not None else 0
         lore = self._lore(prepared, reuse, left, turn, outdated).model_copy(
             update={
@@ -318,6 +320,7 @@ class Answers:
                 "timings": timings,
                 "drafts": report.drafts(completions),
                 "citations": citations,
+                "noted": noted,
             }
         )
         self.preparer.lifecycle.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
@@ -381,37 +384,6 @@ class Answers:
         lore = self._lore(prepared, matched.reuse, matched.left, SavedTurn(prepared.session))
         refusal, text = refusal_of(prepared, matched.length), prepared.composed.text if prompt else ""
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
-
-
-# -- the saved turn
-
-
-def saved(
-    prepared: PreparedQuestion, conversations: Conversations, finished: Finished, ids: Mapping[str, bytes]
-) -> SavedTurn:
-    """Saves the turn. A new session, named or not, begins with its first answer: a question that was refused leaves none
-    behind."""
-    ask, codex = prepared.ask, prepared.codex_state.name if prepared.codex_state else None
-    uid, turn, kept = ask.principal.uid, prepared.turn, SavedTurn(prepared.session)
-    if ask.private:
-        return kept
-    closed = turn.state.closed(turn.query, *finished.running)
-    asked, *answered = closed.turns[len(turn.state.turns) :]
-    whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
-    gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
-    karma = prepared.recalled.karma
-    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma)
-    try:
-        if prepared.session is None and ask.session is None:
-            conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)
-            return kept
-        if kept.session is None:
-            kept = SavedTurn(conversations.sessions.create(uid, codex, ask.session or None), began=True)
-        assert kept.session is not None
-        conversations.close_turn(kept.session, conversation, whole, ids, gists)
-    except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
-        return replace(kept, not_kept=fault.message)
-    return kept
 
 
 def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping[str, float]) -> Waiting:

@@ -350,6 +350,7 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
         lines.append(f"this turn was not saved: {lore['not_kept']}")
     elif lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
+    lines += noted_lines(lore.get("noted", ()))
     lines += citation_lines(lore.get("citations", ()))
     lines += dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
     return [*lines, notice] if notice and not known else lines
@@ -419,6 +420,26 @@ def rate_of(timings: dict[str, Any]) -> float:
     rate: float = timings.get("tokens_per_second") or 0.0
     took = (timings.get("total_ms", 0.0) - timings.get("ttft_ms", 0.0)) / 1000
     return rate if took >= LEAST_DECODED_S and rate * took >= LEAST_DECODED else 0.0
+
+
+def noted_lines(noted: Any) -> list[str]:
+    """What was remembered of the turn, each with what undoes or keeps it."""
+    return [f"{noted_as(one)} {one['kind']}: {first_line(one['text'])} · {done_with(one)}" for one in noted]
+
+
+def noted_as(one: dict[str, Any]) -> str:
+    return "proposed" if one["state"] == "proposed" else "noted" if one["made"] else "confirmed"
+
+
+def done_with(one: dict[str, Any]) -> str:
+    if one["state"] == "proposed":
+        return f"keep it: lore memory confirm {one['id']}"
+    return f"undo: lore memory forget {one['id']}" if one["made"] else f"lore memory show {one['id']}"
+
+
+def first_line(text: str) -> str:
+    line, more, _ = text.partition("\n")
+    return f"{line} …" if more else line
 
 
 def citation_lines(citations: Any) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from orchestrator.errors import InvalidRequest
 from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
+from orchestrator.karma.learning import HeardTurn, Learn, learned
 from orchestrator.karma.records import (
     HIDDEN,
     CodeCitation,
@@ -19,6 +20,7 @@ from orchestrator.karma.records import (
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import ANY, DAY_S, MemoryStore, marks
+from orchestrator.wire.answers import NotedMemory
 from orchestrator.wire.memories import (
     CitedCode,
     FoundMemories,
@@ -41,6 +43,7 @@ class Memories:
 
     store: MemoryStore
     staleness: Staleness
+    learn: Learn
     clock: Callable[[], float] = time.time
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
@@ -71,6 +74,12 @@ class Memories:
             else None,
         )
         return view_of(self.store.add(new))
+
+    def note(self, turn: HeardTurn) -> tuple[NotedMemory, ...]:
+        """Keeps what a turn tells. Gives what is new or confirmed by it."""
+        kept = [(new, self.store.add(new)) for new in learned(turn, self.learn)]
+        told = [one for new, one in kept if one.source == new.source or (one.kind is Kind.FACT and one.is_shown)]
+        return tuple(NotedMemory.of(one, made=one.source == turn.source) for one in told)
 
     def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
         return view_of(self.store.get(uid, id))

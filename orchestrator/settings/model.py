@@ -341,6 +341,16 @@ class TraceSettings(Slice):
     )
 
 
+class MemoryTable(Slice):
+    """What is remembered by itself."""
+
+    learn: Literal["on", "proposed", "off"] = Field(
+        "on",
+        description="memories made of what you state in a session; on: plain statements stand at once, the rest is "
+        "proposed; proposed: a person confirms each; off: none",
+    )
+
+
 class LogSettings(Slice):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
@@ -390,6 +400,7 @@ class Settings(Slice):
     tasks: TasksTable = TasksTable()
     storage: StorageSettings = StorageSettings()
     traces: TraceSettings = TraceSettings()
+    memory: MemoryTable = MemoryTable()
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)
     tokens: dict[str, TokenRule] = Field(default_factory=dict)

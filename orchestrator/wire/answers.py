@@ -131,6 +131,16 @@ class ShownMemory(ReplyShape):
     text: str = Field(description="as it is shown")
 
 
+class NotedMemory(ReplyShape):
+    """What the turn told, as it is remembered."""
+
+    id: str = Field(description="10 hex digits: lore memory show ID")
+    kind: str = Field(description="decision, fact, procedure, episode or censor")
+    state: str = Field(description="where it stands; proposed: no model is shown it until a person confirms it")
+    text: str = Field(description="as recorded")
+    made: bool = Field(description="it is new; false: it was known, and is confirmed")
+
+
 class QuestionReport(ReplyShape):
     """What was decided for one question, answered or only planned."""
 
@@ -155,6 +165,9 @@ class Lore(QuestionReport):
     trace: str | None = Field(None, description="an identifier of this answer; none for a private one")
     began: bool = Field(False, description="the conversation began with this answer")
     not_kept: str = Field("", exclude_if=empty, description="why this turn was not saved; left out if it was")
+    noted: tuple[NotedMemory, ...] = Field(
+        (), exclude_if=empty, description="memories made of the turn; left out where none"
+    )
     timings: Timings = Field(Timings(), description="in milliseconds")
     citations: tuple[Citation, ...] = Field((), description="checked against the files and what was shown")
 

@@ -29,6 +29,7 @@ from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier
+from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
@@ -168,9 +169,9 @@ class SmallHouse:
             future.set_result(self)
             return future
 
-        return Answers(
-            preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", lambda codex, paths: "", self.traces
-        )
+        kept = Memories(self.memories, preparer.recall.staleness, "on")
+        nothing = lambda codex, paths: ""  # noqa: E731
+        return Answers(preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", nothing, self.traces, kept)
 
     def plan(self, ask: Ask) -> PlanReply:
         return anyio.run(self.answers().plan, ask)

@@ -12,8 +12,9 @@ from support.small_disk import small_disk
 
 from formatters.context import StateView, TurnContext
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.answer import Answers, saved, waiting_of
+from orchestrator.answering.answer import Answers, waiting_of
 from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
+from orchestrator.answering.keeping import saved
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget

@@ -42,6 +42,7 @@ SOURCES: dict[str, object] = {
     "MemoryFigure": Measured("", "", None, 0),
     "MemoryView": MemoryRecord,
     "ModelRow": Fitting,
+    "NotedMemory": MemoryRecord,
     "PlanMemory": MemoryBudget,
     "PlanReply": Lore,
     "PlannedMemory": MemoryBudget,

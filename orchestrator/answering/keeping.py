@@ -1,0 +1,62 @@
+"""What is kept of an answered question: its turn in a session, and what of it memories are made from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from formatters.blocks import Role
+from orchestrator.answering.conversations import Conversation, Conversations, Session
+from orchestrator.answering.inference import Finished
+from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.errors import LoreError
+from orchestrator.karma.learning import HeardTurn
+
+
+@dataclass(frozen=True)
+class SavedTurn:
+    """The session of an answer's turn, whether it began with it, and why the turn could not be saved, '' where it was."""
+
+    session: Session | None
+    began: bool = False
+    not_kept: str = ""
+
+
+def saved(
+    prepared: PreparedQuestion, conversations: Conversations, finished: Finished, ids: Mapping[str, bytes]
+) -> SavedTurn:
+    """Saves the turn. A new session, named or not, begins with its first answer: a question that was refused leaves none
+    behind."""
+    ask, codex = prepared.ask, prepared.codex_state.name if prepared.codex_state else None
+    uid, turn, kept = ask.principal.uid, prepared.turn, SavedTurn(prepared.session)
+    if ask.private:
+        return kept
+    closed = turn.state.closed(turn.query, *finished.running)
+    asked, *answered = closed.turns[len(turn.state.turns) :]
+    whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
+    gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
+    karma = prepared.recalled.karma
+    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma)
+    try:
+        if prepared.session is None and ask.session is None:
+            conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)
+            return kept
+        if kept.session is None:
+            kept = SavedTurn(conversations.sessions.create(uid, codex, ask.session or None), began=True)
+        assert kept.session is not None
+        conversations.close_turn(kept.session, conversation, whole, ids, gists)
+    except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
+        return replace(kept, not_kept=fault.message)
+    return kept
+
+
+def heard(prepared: PreparedQuestion, trace: str) -> HeardTurn:
+    """The turn as it is learned from: the words of the user, and the answer before them."""
+    principal, codex = prepared.ask.principal, prepared.codex_state
+    said = [one.text for one in prepared.conversation.state.turns if one.role is Role.ASSISTANT]
+    return HeardTurn(
+        uid=principal.uid,
+        text=prepared.messages.question,
+        codex=codex.name if codex is not None else None,
+        before=said[-1] if said else "",
+        sigil=principal.sigil,
+        source=f"trace:{trace}",
+    )

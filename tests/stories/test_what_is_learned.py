@@ -1,0 +1,72 @@
+"""Memories that nobody asked for: what a user states in a conversation is known in the next one."""
+
+import pytest
+from support.house import living, reply
+
+
+@pytest.fixture(scope="module")
+def house(models):
+    with living(models) as daemon:
+        yield daemon
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(house):
+    for one in remembered(house):
+        house.json("memory", "forget", one["id"], "--yes")
+
+
+def remembered(daemon, *options):
+    return daemon.json("memory", "list", *options)["memories"]
+
+
+def asked(daemon, question, session="", **more):
+    """The lore object of the answer."""
+    lore = {"codex": "none", **({} if session is None else {"session": session}), **more}
+    body = {"model": "lore", "messages": [{"role": "user", "content": question}], "max_completion_tokens": 4}
+    return reply(daemon, "/v1/chat/completions", {**body, "lore": lore})["lore"]
+
+
+def test_a_fact_that_is_stated_in_the_second_turn_and_confirmed_is_recalled_in_another_conversation(house):
+    asked(house, "Where do sessions go?", "first")
+    (noted,) = asked(house, "By the way, we use Redis for sessions.", "first")["noted"]
+    assert (noted["kind"], noted["state"], noted["made"]) == ("fact", "new", True)
+    house.json("memory", "confirm", noted["id"])
+    (shown,) = asked(house, "what do we use for sessions?", "second")["memories"]
+    assert (shown["id"], shown["text"]) == (noted["id"], "We use Redis for sessions.")
+    (one,) = remembered(house)
+    assert (one["state"], one["subject"], one["attribute"]) == ("confirmed", "sessions", "use")
+    assert one["source"].startswith("trace:")
+    assert house.json("trace", "show", one["source"].removeprefix("trace:"))["trace"]["question"].startswith(
+        "By the way"
+    )
+
+
+def test_the_same_again_confirms_it_and_another_value_takes_its_place(house):
+    (first,) = asked(house, "We use Redis for caching.")["noted"]
+    (again,) = asked(house, "we use redis for caching")["noted"]
+    assert (again["id"], again["state"], again["made"]) == (first["id"], "confirmed", False)
+    (other,) = asked(house, "No, we use memcached for caching.")["noted"]
+    states = {one["id"]: (one["state"], one["successor"]) for one in remembered(house)}
+    assert states == {first["id"]: ("superseded", other["id"]), other["id"]: ("new", "")}
+
+
+@pytest.mark.parametrize("said", ["hey", "thanks", "Do we use Redis for caching?", "> We use Redis for caching."])
+def test_a_greeting_a_question_and_a_quote_make_nothing(house, said):
+    assert "noted" not in asked(house, said)
+    assert remembered(house) == []
+
+
+def test_a_private_question_and_a_client_without_a_session_make_nothing(house):
+    assert "noted" not in asked(house, "We use Redis for caching.", None)
+    house.lore("ask", "-c", "none", "--private", "--max-tokens", "2", "We use Redis for caching.")
+    assert remembered(house) == []
+
+
+def test_the_answer_says_under_it_what_was_noted_and_how_to_undo_it(house):
+    told = house.lore("ask", "-c", "none", "--max-tokens", "2", "Never push to main.").stderr
+    (one,) = remembered(house)
+    assert f"noted censor: Never push to main. · undo: lore memory forget {one['id']}" in told
+    told = house.lore("ask", "-c", "none", "--max-tokens", "2", "I think we use Redis for caching.").stderr
+    (proposal,) = remembered(house, "--state", "proposed")
+    assert f"proposed fact: We use Redis for caching. · keep it: lore memory confirm {proposal['id']}" in told
