@@ -8,10 +8,11 @@ from functools import partial
 from cases_engine import Bench
 from report import Row, at_most
 
+from formatters.plugins import ContextNode
 from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.gate import GateRules, Relevance, relevance
 from orchestrator.relevance.intent import frame_of, intent_of, memory_plan
-from orchestrator.relevance.nodes import ContextNode, catalogue
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
 TURNS = {

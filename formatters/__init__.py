@@ -4,6 +4,7 @@ What a plug-in's author imports. Imports nothing else of Lorekeep.
 """
 
 from formatters.blocks import BlockKind, Item
-from formatters.context import ArtifactInjector, TurnContext
+from formatters.context import ArtifactInjector, PromptTemplate, TurnContext
+from formatters.plugins import ContextNode
 
-__all__ = ["ArtifactInjector", "BlockKind", "Item", "TurnContext"]
+__all__ = ["ArtifactInjector", "BlockKind", "ContextNode", "Item", "PromptTemplate", "TurnContext"]

@@ -22,11 +22,11 @@ class InvalidPrompt(FormatterError):
     """Items, blocks or turns that break a law of the prompt; the message names the law and the item."""
 
 
-class BrokenFormatter(FormatterError):
-    """A formatter that cannot be loaded, registered or used. `distribution` is the package that brought it."""
+class BrokenPlugin(FormatterError):
+    """A plug-in that cannot be loaded, registered or used. `distribution` is the package that brought it."""
 
     def __init__(self, distribution: str, entry: str, reason: str) -> None:
-        super().__init__(f"formatter {entry!r} of {distribution}: {reason}")
+        super().__init__(f"{entry!r} of {distribution}: {reason}")
         self.distribution = distribution
         self.entry = entry
         self.reason = reason
@@ -123,7 +123,7 @@ class Prompt:
     """
 
     blocks: tuple[Block, ...]
-    failures: tuple[BrokenFormatter, ...] = field(default=(), compare=False)
+    failures: tuple[BrokenPlugin, ...] = field(default=(), compare=False)
     turns: tuple[Role, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

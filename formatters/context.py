@@ -4,7 +4,8 @@ The context is one frozen, validated value, made once per turn and passed as `ct
 connection, clock or engine. Levels are words, because a number left of State would change the prefix with every reading.
 
 Each block has one built-in writer (`formatters.writers`). An artifact injector adds items to a block after the writer's;
-all that are installed are used.
+all that are installed are used, or those that a setting names. A prompt template writes a block in the writer's place,
+where a setting names it.
 
 Laws of formatters, held by `formatters.testing`:
  1. Pure: the same context gives the same items, in any process, on any day. No clock, no sensor, no randomness, no I/O.
@@ -154,12 +155,14 @@ class NoteView(ContextView):
 
 
 class Artifacts(ContextView):
-    """What precedes the words of a turn: amendments of the codex, attachments, evidence, notes."""
+    """What precedes the words of a turn: amendments of the codex, attachments, evidence, notes. `left_out`: nodes of
+    plug-ins whose items it lacks, as the relevance gate decided for that turn."""
 
     amendments: tuple[AmendmentView, ...] = ()
     attachments: tuple[AttachmentView, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[NoteView, ...] = ()
+    left_out: tuple[Line, ...] = ()
 
 
 class TurnView(Artifacts):
@@ -194,6 +197,7 @@ class StateView(Artifacts):
             attachments=self.attachments,
             evidence=self.evidence,
             notes=self.notes,
+            left_out=self.left_out,
         )
         return type(self)(turns=(*self.turns, asked, *after), gone=self.gone, gists=self.gists)
 
@@ -233,4 +237,18 @@ class ArtifactInjector(Protocol):
     def block(self) -> BlockKind: ...
     def inject(self, ctx: Turning, /) -> Iterable[Item]:
         """Items to add, possibly none, in any order: their keys order them. May raise anything."""
+        ...
+
+
+@runtime_checkable
+class PromptTemplate(Protocol):
+    """Writes one block in the place of the built-in writer, where a setting names it: Environment or Karma. The floor is
+    measured and shared, and State is cut by the governor, as the built-in writers wrote them."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def block(self) -> BlockKind: ...
+    def write(self, ctx: Turning, /) -> Iterable[Item]:
+        """All items of the block, in any order: their keys order them. Where it raises, the built-in writer writes."""
         ...

@@ -1,23 +1,33 @@
-"""The writers of the blocks, the injectors of plug-ins, and the prompt that they write together.
+"""The writers of the blocks, what plug-ins add, and the prompt that they write together.
 
-Plug-ins are found by entry points in the group `lorekeep.formatters`. A plug-in adds items and replaces none: an installed
-package must not rewrite a prompt. One that fails, at its import or while it writes, is left out and reported; it never
-stops an answer.
+Plug-ins are found by entry points in the groups of `formatters.plugins`. A plug-in adds and replaces nothing: an installed
+package must not rewrite a prompt. Where a setting names its template, that writes a block. A plug-in that fails, at its
+import or while it writes, is left out and reported; it never stops an answer.
+
+Items whose node the relevance gate left out are not written:
+
+    of State                 in the turn that it was left out of
+    of Environment, Karma    until a turn of the conversation has it: nothing is taken out of a block that stands
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
-from formatters.blocks import ORDER, Block, BlockKind, BrokenFormatter, InvalidPrompt, Item, Prompt, turns_of
-from formatters.context import ArtifactInjector, TurnContext, Turning
+from formatters.blocks import ORDER, Block, BlockKind, BrokenPlugin, InvalidPrompt, Item, Prompt, Role, turns_of
+from formatters.context import ArtifactInjector, PromptTemplate, StateView, TurnContext, Turning
+from formatters.plugins import ContextNode
 from formatters.writers import Memo, Writer, writers
 
-GROUP = "lorekeep.formatters"
+FORMATTERS, NODES = "lorekeep.formatters", "lorekeep.nodes"
 OURS = "lorekeepd"
+SETTINGS = "the settings"  # in the place of a distribution
+NONE = "none"  # in the place of the injectors that are chosen
 INJECTED = "6"
+TEMPLATED = (BlockKind.ENVIRONMENT, BlockKind.KARMA)
+NODED = tuple(kind.capitalize() for kind in (*TEMPLATED, BlockKind.STATE))
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
@@ -30,12 +40,24 @@ class Registered:
 
 
 @dataclass(frozen=True)
+class RegisteredTemplate:
+    """A prompt template and its distribution."""
+
+    template: PromptTemplate
+    distribution: str
+
+
+@dataclass(frozen=True)
 class Registry:
-    """The writer of each block, injectors by name, and the plug-ins that could not be registered."""
+    """The writer of each block, injectors and templates by name, the templates that write a block, nodes by name, and the
+    plug-ins that could not be registered."""
 
     writers: Mapping[BlockKind, Writer]
     injectors: Mapping[str, Registered] = field(default_factory=dict)
-    failures: tuple[BrokenFormatter, ...] = ()
+    templates: Mapping[str, RegisteredTemplate] = field(default_factory=dict)
+    writing: Mapping[BlockKind, RegisteredTemplate] = field(default_factory=dict)
+    nodes: Mapping[str, ContextNode] = field(default_factory=dict)
+    failures: tuple[BrokenPlugin, ...] = ()
     _blocks: Mapping[BlockKind, Memo[tuple[Item, ...], Block]] = field(
         default_factory=lambda: {kind: Memo(partial(Block, kind)) for kind in ORDER}, repr=False, compare=False
     )
@@ -50,30 +72,70 @@ def builtin() -> Registry:
     return Registry(writers())
 
 
-def discover(entries: Iterable[EntryPoint] | None = None) -> Registry:
-    """The built-in writers and the injectors of the installed distributions, in an order that does not depend on the disk.
+def discover(entries: Iterable[EntryPoint] | None = None, reserved: Collection[str] = ()) -> Registry:
+    """The built-in writers and what the installed distributions add, in an order that does not depend on the disk.
 
-    entries: entry points to use instead of the installed ones.
+    entries:  entry points to use instead of the installed ones.
+    reserved: names of nodes that Lorekeep has itself.
     Never raises: `failures` has the faults.
     """
     registry = builtin()
-    for entry in sorted(entry_points(group=GROUP) if entries is None else entries, key=_by_distribution):
+    for entry in sorted(_installed() if entries is None else entries, key=_by_distribution):
         try:
-            registry = register(registry, _load(entry), _distribution(entry))
+            registry = _with(registry, entry, reserved)
         except Exception as fault:  # noqa: BLE001 - importing a plug-in runs foreign code, which may raise anything
-            failure = _broken(_distribution(entry), entry.name, fault)
-            registry = replace(registry, failures=(*registry.failures, failure))
+            registry = _failed(registry, _broken(_distribution(entry), entry.name, fault))
     return registry
 
 
+def chosen(registry: Registry, injectors: Collection[str], templates: Collection[str]) -> Registry:
+    """The registry with these injectors alone (none named: all of them), and with these templates in use. A name that no
+    package brings is a failure of the settings, and so is a second template of a block."""
+    if injectors:
+        for name in sorted({*injectors} - {*registry.injectors, NONE}):
+            registry = _failed(registry, _absent("injector", name, registry.injectors))
+        registry = replace(
+            registry, injectors={name: one for name, one in registry.injectors.items() if name in injectors}
+        )
+    for name in templates:
+        registry = _with_template(registry, name)
+    return registry
+
+
+def _with_template(registry: Registry, name: str) -> Registry:
+    one = registry.templates.get(name)
+    if one is None:
+        return _failed(registry, _absent("template", name, registry.templates))
+    if holder := registry.writing.get(one.template.block):
+        why = f"{holder.template.name} writes {one.template.block} already; take one of both"
+        return _failed(registry, BrokenPlugin(SETTINGS, name, why))
+    return replace(registry, writing={**registry.writing, one.template.block: one})
+
+
 def register(registry: Registry, formatter: object, distribution: str) -> Registry:
-    """The registry with one more injector. Raises BrokenFormatter: no formatter, a wrong block, a name in use."""
+    """The registry with one more injector or template. Raises BrokenPlugin: no formatter, a wrong block, a name in use."""
     checked = _checked(formatter, distribution)
-    holders = dict.fromkeys(ORDER, OURS) | {name: one.distribution for name, one in registry.injectors.items()}
-    if checked.name in holders:
-        why = f"the name is in use by one of {holders[checked.name]}; rename it"
-        raise BrokenFormatter(distribution, checked.name, why)
+    taken = {name: one.distribution for name, one in registry.injectors.items()}
+    taken |= {name: one.distribution for name, one in registry.templates.items()}
+    _refuse_taken(checked.name, dict.fromkeys(ORDER, OURS) | taken, distribution)
+    if isinstance(checked, PromptTemplate):
+        made = RegisteredTemplate(checked, distribution)
+        return replace(registry, templates={**registry.templates, checked.name: made})
     return replace(registry, injectors={**registry.injectors, checked.name: Registered(checked, distribution)})
+
+
+def add_node(registry: Registry, node: object, distribution: str, reserved: Collection[str] = ()) -> Registry:
+    """The registry with one more node. Raises BrokenPlugin: no node, a name in use, a block that no question may change."""
+    if not isinstance(node, ContextNode):
+        raise BrokenPlugin(distribution, type(node).__name__, "this is no node: make a formatters.ContextNode")
+    _refuse_name(node.name, distribution)
+    _refuse_taken(node.name, dict.fromkeys(reserved, OURS) | dict.fromkeys(registry.nodes, "a plug-in"), distribution)
+    if node.block not in NODED:
+        why = f"its block is {node.block!r}: it must be {', '.join(NODED)}; the floor is the same for every question"
+        raise BrokenPlugin(distribution, node.name, why)
+    if not isinstance(node.cost, int) or node.cost < 0:
+        raise BrokenPlugin(distribution, node.name, f"its cost is {node.cost!r}: it must be a number of tokens")
+    return replace(registry, nodes={**registry.nodes, node.name: node})
 
 
 def write_prompt(turn: TurnContext, registry: Registry) -> Prompt:
@@ -81,24 +143,54 @@ def write_prompt(turn: TurnContext, registry: Registry) -> Prompt:
 
     Raises InvalidPrompt only for faults of the built-in writers or the context.
     """
-    failures: list[BrokenFormatter] = []
+    failures: list[BrokenPlugin] = []
     blocks = tuple(_write_block(turn, registry, kind, failures) for kind in ORDER)
     return Prompt(blocks, tuple(failures))
 
 
-def _write_block(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenFormatter]) -> Block:
-    block = registry.written(kind, turn)
+def _write_block(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenPlugin]) -> Block:
+    block = _written(turn, registry, kind, failures)
+    is_left_out = left_out(turn.state, kind)
     for name, one in registry.injectors.items():
         if one.injector.block is kind:
             try:
-                block = _joined(block, one.injector.inject(Turning(turn)), name)
+                block = _joined(block, one.injector.inject(Turning(turn)), name, is_left_out)
             except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
                 failures.append(_broken(one.distribution, name, fault))
     return block
 
 
-def _joined(block: Block, items: Iterable[Item], name: str) -> Block:
-    added = tuple(_namespaced(item, name) for item in items)
+def _written(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenPlugin]) -> Block:
+    one = registry.writing.get(kind)
+    if one is not None:
+        try:
+            return Block(
+                kind, tuple(_of_template(item, one.template.name) for item in one.template.write(Turning(turn)))
+            )
+        except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
+            failures.append(_broken(one.distribution, one.template.name, fault))
+    return registry.written(kind, turn)
+
+
+def left_out(state: StateView, kind: BlockKind) -> Callable[[Item], bool]:
+    """Whether the gate left an item of a plug-in out, by the table above."""
+    asked = [frozenset(turn.left_out) for turn in state.turns if turn.role is Role.USER]
+    asked.append(frozenset(state.left_out))
+    if kind is not BlockKind.STATE:
+        never = frozenset.intersection(*asked)
+        return lambda item: item.node in never
+    if not any(asked):
+        return lambda _: False
+    by_turn, last = [], frozenset[str]()
+    for turn in state.turns:
+        last = frozenset(turn.left_out) if turn.role is Role.USER else last
+        by_turn.append(last)
+    by_turn.append(asked[-1])
+    return lambda item: 0 <= item.turn < len(by_turn) and item.node in by_turn[item.turn]
+
+
+def _joined(block: Block, items: Iterable[Item], name: str, is_left_out: Callable[[Item], bool]) -> Block:
+    added = tuple(item for item in (_namespaced(item, name) for item in items) if not is_left_out(item))
     spoken = [item.key for item in added if item.role is not None]
     if spoken:
         raise InvalidPrompt(f"item {spoken[0]!r} has a role: an injector adds artifacts, which have none")
@@ -114,32 +206,73 @@ def _namespaced(item: Item, name: str) -> Item:
     return replace(item, key=f"{INJECTED}/{name}/{item.key}", source=item.source or name, node=item.node or name)
 
 
-def _load(entry: EntryPoint) -> object:
-    """The formatter that an entry point names: an instance, or a class or function to call without arguments."""
+def _of_template(item: Item, name: str) -> Item:
+    return replace(item, source=item.source or name, node=item.node or name)
+
+
+# -- what is found, and whether it can be used
+
+
+def _installed() -> list[EntryPoint]:
+    return [entry for group in (FORMATTERS, NODES) for entry in entry_points(group=group)]
+
+
+def _with(registry: Registry, entry: EntryPoint, reserved: Collection[str]) -> Registry:
+    distribution = _distribution(entry)
+    if entry.group == NODES:
+        return add_node(registry, _made(entry, ContextNode), distribution, reserved)
+    return register(registry, _made(entry, ArtifactInjector, PromptTemplate), distribution)
+
+
+def _made(entry: EntryPoint, *kinds: type) -> object:
+    """What an entry point names: an instance, or a class or function to call without arguments."""
     loaded = entry.load()
-    is_made = isinstance(loaded, ArtifactInjector) and not isinstance(loaded, type)
+    is_made = isinstance(loaded, kinds) and not isinstance(loaded, type)
     made: object = loaded if is_made else loaded()
     return made
 
 
-def _checked(formatter: object, distribution: str) -> ArtifactInjector:
-    if not isinstance(formatter, ArtifactInjector):
-        wanted = "it needs name, block and inject(ctx)"
-        raise BrokenFormatter(distribution, type(formatter).__name__, f"this is no formatter: {wanted}")
+def _checked(formatter: object, distribution: str) -> ArtifactInjector | PromptTemplate:
+    injects, writes = isinstance(formatter, ArtifactInjector), isinstance(formatter, PromptTemplate)
+    if not isinstance(formatter, ArtifactInjector | PromptTemplate):
+        wanted = "it needs name, block and inject(ctx), or name, block and write(ctx)"
+        raise BrokenPlugin(distribution, type(formatter).__name__, f"this is no formatter: {wanted}")
     name, block = formatter.name, formatter.block
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BrokenFormatter(distribution, str(name), "the name must be lower-case letters, digits, - and _")
+    _refuse_name(name, distribution)
+    if injects and writes:
+        raise BrokenPlugin(distribution, name, "it has both inject and write: make two formatters of it")
     if not isinstance(block, BlockKind):
-        raise BrokenFormatter(distribution, name, f"there is no block {block!r}; the blocks are {', '.join(ORDER)}")
+        raise BrokenPlugin(distribution, name, f"there is no block {block!r}; the blocks are {', '.join(ORDER)}")
     if block is BlockKind.QUERY:
-        raise BrokenFormatter(distribution, name, "Query is the user's own words: add to State instead")
+        raise BrokenPlugin(distribution, name, "Query is the user's own words: add to State instead")
+    if writes and block not in TEMPLATED:
+        raise BrokenPlugin(distribution, name, f"a template writes {' or '.join(TEMPLATED)}, and not {block}")
     return formatter
 
 
-def _broken(distribution: str, name: str, fault: Exception) -> BrokenFormatter:
-    if isinstance(fault, BrokenFormatter):
+def _refuse_name(name: object, distribution: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BrokenPlugin(distribution, str(name), "the name must be lower-case letters, digits, - and _")
+
+
+def _refuse_taken(name: str, holders: Mapping[str, str], distribution: str) -> None:
+    if name in holders:
+        raise BrokenPlugin(distribution, name, f"the name is in use by one of {holders[name]}; rename it")
+
+
+def _absent(what: str, name: str, known: Collection[str]) -> BrokenPlugin:
+    there = f"there is {', '.join(sorted(known))}" if known else "there is none"
+    return BrokenPlugin(SETTINGS, name, f"no installed package brings this {what}; {there}")
+
+
+def _failed(registry: Registry, failure: BrokenPlugin) -> Registry:
+    return replace(registry, failures=(*registry.failures, failure))
+
+
+def _broken(distribution: str, name: str, fault: Exception) -> BrokenPlugin:
+    if isinstance(fault, BrokenPlugin):
         return fault
-    return BrokenFormatter(distribution, name, f"{type(fault).__name__}: {fault}")
+    return BrokenPlugin(distribution, name, f"{type(fault).__name__}: {fault}")
 
 
 def _by_distribution(entry: EntryPoint) -> tuple[str, str, str]:

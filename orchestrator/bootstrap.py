@@ -1,7 +1,7 @@
 """Names and wires every part, once. The only place that knows them all."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.tokens import TokenStore
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
-from formatters.registry import Registry, discover
+from formatters.plugins import ContextNode
+from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
@@ -39,9 +40,11 @@ from orchestrator.model.host import Host
 from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter, MeasurementFile
+from orchestrator.plugins import PluginFaults, installed
 from orchestrator.program import AwaitedModel, Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.relevance.gate import GateRules
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
@@ -62,7 +65,8 @@ Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
     """All parts around `host`, not yet started. In the event loop. Raises LoreError for a folder that cannot be used."""
-    model_ready, registry, gate = AwaitedModel(), discover(), gate_of(paths)
+    model_ready, registry = AwaitedModel(), installed(settings.prompt)
+    plugins, gate = PluginFaults(registry.failures), gate_of(paths, catalogue(registry.nodes.values()))
     with translated():
         storage = storage_of(settings, paths, host)
     codices = codices_of(settings, paths, host, storage, model_ready)
@@ -71,7 +75,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     memories = Memories(storage.memories, staleness_of(storage, codices), settings.memory.learn)
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
-        about=about_of(paths, host, registry, codices, gate),
+        about=about_of(paths, host, plugins, codices, gate),
         library=storage.library,
         states=storage.states,
         loads=codices.loads,
@@ -93,7 +97,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         meaning=storage.meaning,
         model_ready=model_ready,
         exchange=exchange,
-        make_chat_model=partial(chat_model_of, host, storage, registry, answerer),
+        make_chat_model=partial(chat_model_of, host, storage, registry, plugins, answerer),
         import_agent=answerer,
         closing=(storage.close, host.sensors.close),
     )
@@ -221,18 +225,19 @@ def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
 
 @dataclass(frozen=True)
 class ReadGate:
-    """`rules` is None where they cannot be used, and `fault` says why."""
+    """`rules` is None where they cannot be used, and `fault` says why. `nodes`: what it decides about."""
 
     rules: GateRules | None
+    nodes: Mapping[str, ContextNode]
     fault: str = ""
 
 
-def gate_of(paths: Paths) -> ReadGate:
+def gate_of(paths: Paths, nodes: Mapping[str, ContextNode]) -> ReadGate:
     try:
-        return ReadGate(gate_rules(paths))
+        return ReadGate(gate_rules(paths, nodes), nodes)
     except SettingsError as fault:
         log.warning("the rules of relevance cannot be used, so everything is fetched for every turn: %s", fault.message)
-        return ReadGate(None, fault.message)
+        return ReadGate(None, nodes, fault.message)
 
 
 def answers_of(
@@ -257,6 +262,7 @@ def answers_of(
         codices.freshness.of,
         Recall(storage.memories, memories.staleness),
         gate.rules,
+        gate.nodes,
         greedy=is_builtin(host.model.setting),
     )
     return Answers(
@@ -282,7 +288,7 @@ def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer
     return Answerer(SearchArchive(searcher, model_ready))
 
 
-def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts, gate: ReadGate) -> About:
+def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate) -> About:
     return About(
         host.model,
         host.machine,
@@ -294,7 +300,7 @@ def about_of(paths: Paths, host: Host, registry: Registry, codices: CodexParts, 
         VERSION,
         partial(prefill_of, codices.residents, codices.floors),
         KvLosses(paths.data),
-        registry.failures,
+        plugins.words,
         gate.fault,
     )
 
@@ -317,9 +323,11 @@ def meter_of(
     )
 
 
-def chat_model_of(host: Host, storage: Storage, registry: Registry, answerer: Callable[[], "Answerer"]) -> ChatModel:
+def chat_model_of(
+    host: Host, storage: Storage, registry: Registry, plugins: PluginFaults, answerer: Callable[[], "Answerer"]
+) -> ChatModel:
     """Once the model is loaded; a built-in one calls no tools."""
     info = host.client.info
     assert info is not None
     tools = () if is_builtin(host.model.setting) else answerer().tools
-    return ChatModel(host.client, info, registry, storage.tokens, tools)
+    return ChatModel(host.client, info, registry, storage.tokens, tools, plugins.in_a_prompt)

@@ -15,7 +15,9 @@ from orchestrator.errors import LoreError
 from orchestrator.model.embedding_model import find_embedding
 from orchestrator.model.host import model_of
 from orchestrator.model.model_file import DEFAULT, builtins
+from orchestrator.plugins import installed, refuse_absent
 from orchestrator.relevance.configuration import FILE
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.model import Settings
 from orchestrator.settings.relevance import gate_rules
@@ -57,7 +59,10 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
         yield "serve.tcp", partial(tcp_address, given.tcp)
     if (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
         yield "model.path", partial(model_of, settings, paths)
-    yield FILE, partial(gate_rules, paths)
+    plugins = installed(settings.prompt)
+    yield "prompt.injectors", partial(refuse_absent, plugins, settings.prompt.injectors)
+    yield "prompt.templates", partial(refuse_absent, plugins, settings.prompt.templates)
+    yield FILE, partial(gate_rules, paths, catalogue(plugins.nodes.values()))
     yield "sigils", partial(Sigils.of, settings, os.geteuid())
 
 

@@ -9,13 +9,14 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
 from formatters.blocks import Role
 from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
+from formatters.plugins import ContextNode
 from governor.ctc import PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
@@ -59,14 +60,13 @@ from orchestrator.prompt.strategy import (
 )
 from orchestrator.relevance.gate import GateRules, Relevance, relevance
 from orchestrator.relevance.intent import Frame, frame_of
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
 from orchestrator.relevance.signals import SILENCE, Turn, signals_of
 from orchestrator.service import Ask, Message, Principal
 from orchestrator.wire.requests import ToolFunction
 
 log = logging.getLogger("lorekeep.relevance")
-NODES = catalogue()
 
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
@@ -199,6 +199,7 @@ class Preparer:
     fresh: Callable[[str], Freshness]
     recall: Recall
     gate_rules: GateRules | None
+    nodes: Mapping[str, ContextNode]
     greedy: bool
 
     async def prepare(self, ask: Ask, messages: SplitMessages, chat_model: ChatModel) -> PreparedQuestion:
@@ -346,7 +347,7 @@ class Preparer:
             vram_level=self.machine.levels.memory or "",
         )
         frame = frame_of(question, asked.ask.frame or (pinned.frame if pinned is not None else None))
-        found = relevance(signals_of(turn), self.gate_rules, NODES, frame.total)
+        found = relevance(signals_of(turn), self.gate_rules, self.nodes, frame.total)
         log.info("relevance", extra={"fields": found.event()})
         return found
 
@@ -392,7 +393,9 @@ class Preparer:
     ) -> TurnContext:
         """The turn with what was fetched for it."""
         notes = notes_of(self._note_facts(asked, recalled.frame), turn.state.turns, relevant.wants)
-        told = {"evidence": gathered.evidence, "notes": notes if asked.is_conversation else ()}
+        left_out = tuple(sorted(relevant.excluded.keys() - BUILTIN))
+        notes = notes if asked.is_conversation else ()
+        told = {"evidence": gathered.evidence, "notes": notes, "left_out": left_out}
         around = turn.environment.model_copy(update={"about": recalled.karma.around})
         state = turn.state.model_copy(update=told)
         return turn.model_copy(update={"karma": recalled.karma.view, "environment": around, "state": state})

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,8 +96,19 @@ def lead(check: Check) -> str:
 def all_checks(socket: str | None) -> list[Check]:
     engine, (about_settings, chosen) = found_engine(), read_settings()
     about_model = configured_model(chosen, engine_runs=engine.ok) if chosen else []
-    machine = [engine, gpu(engine), git(), folders(), room(chosen), stores(), plugins(), relevance(), service()]
-    return [python(), about_settings, *about_model, *machine, *running_daemon(socket)]
+    broken = plugin_failures(chosen)
+    machine = [
+        engine,
+        gpu(engine),
+        git(),
+        folders(),
+        room(chosen),
+        stores(),
+        plugins(broken),
+        relevance(chosen),
+        service(),
+    ]
+    return [python(), about_settings, *about_model, *machine, *running_daemon(socket, broken)]
 
 
 def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
@@ -209,20 +220,24 @@ def stores() -> Check:
     return Check("databases", True, "conversations and codices pass their check")
 
 
-def plugins() -> Check:
-    from orchestrator.reports.doctor import plugin_failures
+def plugin_failures(settings: "Settings | None") -> list[str]:
+    from orchestrator.reports.doctor import plugin_failures as failures
 
-    broken = plugin_failures()
-    detail = "; ".join(broken) or "all formatters can be used"
+    return failures(settings)
+
+
+def plugins(broken: Sequence[str]) -> Check:
+    detail = "; ".join(broken) or "all that are installed can be used"
     return checked("plug-ins", not broken, detail, "upgrade or uninstall the package named")
 
 
-def relevance() -> Check:
+def relevance(settings: "Settings | None") -> Check:
     from orchestrator.errors import SettingsError
+    from orchestrator.reports.doctor import known_nodes
     from orchestrator.settings.relevance import gate_files, gate_rules
 
     try:
-        gate_rules(local.paths())
+        gate_rules(local.paths(), known_nodes(settings))
     except SettingsError as fault:
         return Check("relevance", False, f"{fault.message}; everything is fetched for every turn", fault.hint)
     own = [str(file) for file in gate_files(local.paths()) if file.exists()]
@@ -240,8 +255,9 @@ def service() -> Check:
     return Check("service", True, ", ".join(f"{name} {state}" for name, state in states.items()))
 
 
-def running_daemon(socket: str | None) -> list[Check]:
-    """One that does not run is no fault of the installation; one that answers wrongly is."""
+def running_daemon(socket: str | None, known: Sequence[str]) -> list[Check]:
+    """One that does not run is no fault of the installation; one that answers wrongly is. `known`: plug-ins whose faults
+    were told already."""
     from orchestrator.instance import daemon_of
 
     try:
@@ -252,8 +268,10 @@ def running_daemon(socket: str | None) -> list[Check]:
             detail = f"{failure.message}; pid {other.pid} has its folders"
             return [Check("daemon", False, detail, f"lore --socket {other.about}, or kill {other.pid}")]
         return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
+    failing = [one for one in report.get("plugins", ()) if one not in known]
     runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
-    return [runs, *faults_of(report), archives(report["codices"])]
+    told = [plugins(failing)] if failing else []
+    return [runs, *told, *faults_of(report), archives(report["codices"])]
 
 
 def faults_of(report: Mapping[str, Any]) -> Iterator[Check]:

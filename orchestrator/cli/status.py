@@ -30,7 +30,7 @@ def status_page(now: Report) -> str:
         facts(short),
         pools(now["engine"].get("pools", ())),
         codices(now["codices"]),
-        facts(("formatter", failure) for failure in now.get("plugins", ())),
+        facts(("plug-in", failure) for failure in now.get("plugins", ())),
         facts(
             [("relevance", f"{fault}; everything is fetched for every turn")] if (fault := now.get("relevance")) else ()
         ),

@@ -7,10 +7,11 @@ through a store on disk, so that a restart tokenises nothing twice.
 import asyncio
 import time
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from codex.catalog.tokens import TokenStore
+from formatters.blocks import BrokenPlugin
 from formatters.context import ToolView
 from formatters.registry import Registry
 from formatters.template import PLAIN_STOP, ChatTemplate, Literal, Placement, Way, probe
@@ -35,6 +36,7 @@ class ChatModel:
         registry: Registry,
         store: TokenStore,
         tools: tuple[ToolView, ...] = (),
+        on_failure: Callable[[BrokenPlugin], None] = lambda _: None,
     ) -> None:
         self.info = info
         self.tools = tools
@@ -43,7 +45,8 @@ class ChatModel:
         self.stop: tuple[str, ...] = (PLAIN_STOP,) if self.placement.way is Way.NONE else ()
         self.opens_thought = opens_thought(self.template, self.placement)
         self.tokens = TokenCache(EngineEncoder(client))
-        self.composer = Composer(registry, self.template, self.placement, Assembler(self.tokens, info.fingerprint))
+        assembler = Assembler(self.tokens, info.fingerprint)
+        self.composer = Composer(registry, self.template, self.placement, assembler, on_failure)
         self._store = store
         self._bridge = _Bridge(client, info.vocabulary, asyncio.get_running_loop())
 

@@ -9,7 +9,7 @@ The ids of a text are computed once: of the floor's files, of a conversation's t
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -17,7 +17,7 @@ from typing import Protocol
 
 import anyio
 
-from formatters.blocks import FLOOR, ORDER, Block, BlockKind, Item, Prompt
+from formatters.blocks import FLOOR, ORDER, Block, BlockKind, BrokenPlugin, Item, Prompt
 from formatters.context import TurnContext
 from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
@@ -125,16 +125,26 @@ class Composer:
     """Composes for one model: its chat template, the way that the probe found for it, and its tokens."""
 
     def __init__(
-        self, registry: Registry, template: ChatTemplate, placement: Placement, assembler: "Assembler"
+        self,
+        registry: Registry,
+        template: ChatTemplate,
+        placement: Placement,
+        assembler: "Assembler",
+        on_failure: Callable[[BrokenPlugin], None] = lambda _: None,
     ) -> None:
+        """`on_failure` is told of each plug-in that fails while a prompt is written."""
         self._registry = registry
         self._template = template
         self._placement = placement
         self._assembler = assembler
+        self._on_failure = on_failure
 
     def write(self, turn: TurnContext) -> Prompt:
         """The six blocks of this turn. A broken plug-in's items are missing and named in `failures`."""
-        return write_prompt(turn, self._registry)
+        prompt = write_prompt(turn, self._registry)
+        for failure in prompt.failures:
+            self._on_failure(failure)
+        return prompt
 
     async def compose(self, turn: TurnContext, think: bool = True) -> Composed:
         """The turn's prompt, as it stands. Raises LoreError when the engine that encodes is gone."""

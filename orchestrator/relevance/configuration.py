@@ -11,9 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, cast
 
+from formatters.plugins import ContextNode
 from orchestrator.errors import SettingsError
 from orchestrator.relevance.gate import COMPARISONS, ExclusionRule, GateRules, Predicate, Strength
-from orchestrator.relevance.nodes import ContextNode
 from orchestrator.relevance.signals import SIGNALS, Signal
 
 FILE: Final = "context-relevance.json"

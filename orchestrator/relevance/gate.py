@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from orchestrator.relevance.nodes import ContextNode
+from formatters.plugins import ContextNode
 from orchestrator.relevance.signals import WARM, Signal, Signals
 
 Strength = Literal["hard", "soft"]

@@ -1,24 +1,10 @@
 """Context nodes as data: what the gate decides about. A plug-in's node is one more row."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class ContextNode:
-    """`block`: one of the six. `cost`: tokens on average, estimated, not measured. `source`: what it reads, in a word.
-
-    A node with `gated` false is always included.
-    """
-
-    name: str
-    block: str
-    cost: int
-    source: str
-    gated: bool = True
-
+from formatters.plugins import ContextNode
 
 NODES: Final = (
     ContextNode("identity_context", "Identity", 300, "persona"),
@@ -52,6 +38,9 @@ NODES: Final = (
 Attachments, evidence and act_history are never gated: the user gave the first, the strategy decides the second, and an
 agent without the third would repeat its calls.
 """
+
+
+BUILTIN: Final = frozenset(node.name for node in NODES)
 
 
 def catalogue(further: Iterable[ContextNode] = ()) -> Mapping[str, ContextNode]:

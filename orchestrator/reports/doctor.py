@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from formatters.registry import discover
+from formatters.plugins import ContextNode
 from governor.footprint import bytes_per_token
 from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
@@ -18,8 +18,10 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.model.conditions import conditions_here
 from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
+from orchestrator.plugins import installed
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.models import placement_report, ranges
-from orchestrator.settings.model import Settings
+from orchestrator.settings.model import PromptTable, Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.replies import KvRanges, TemplatePlacement
@@ -36,8 +38,15 @@ def gpu_names(environ: Mapping[str, str]) -> list[str]:
         sensors.close()
 
 
-def plugin_failures() -> list[str]:
-    return [str(failure) for failure in discover().failures]
+def plugin_failures(settings: Settings | None) -> list[str]:
+    given = settings.prompt if settings is not None else PromptTable()
+    return [str(failure) for failure in installed(given).failures]
+
+
+def known_nodes(settings: Settings | None) -> Mapping[str, ContextNode]:
+    """Those that a rule of relevance may name."""
+    given = settings.prompt if settings is not None else PromptTable()
+    return catalogue(installed(given).nodes.values())
 
 
 def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:

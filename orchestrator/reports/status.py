@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from formatters.blocks import BrokenFormatter
 from governor.budget import MemoryBudget, Outlook
 from governor.footprint import KvPlan
 from governor.offload import Offload
@@ -57,7 +56,7 @@ EVENT_CLOCK_S = 0.5
 @dataclass(frozen=True)
 class About:
     """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `losses` what types of KV
-    change, as measured; `failures` are the formatter plug-ins that could not be taken; `gate_fault`: why the rules of
+    change, as measured; `plugins` gives those that could not be used; `gate_fault`: why the rules of
     relevance could not be."""
 
     model: ModelFile
@@ -70,7 +69,7 @@ class About:
     version: str
     prefill: Callable[[str], PrefillReport | None]
     losses: KvLosses
-    failures: Sequence[BrokenFormatter] = field(default=())
+    plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
@@ -84,7 +83,7 @@ class About:
             codices=tuple(codices),
             sessions=sessions,
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
-            plugins=tuple(str(failure) for failure in self.failures),
+            plugins=self.plugins(),
             relevance=self.gate_fault,
             embedding=embedding,
             paused=self.away(),

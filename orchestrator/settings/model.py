@@ -323,6 +323,19 @@ class TasksTable(Slice):
         return value
 
 
+class PromptTable(Slice):
+    """Which plug-ins write in prompts."""
+
+    injectors: tuple[str, ...] = Field(
+        (),
+        description='names of plug-ins\' injectors that add to prompts; empty: all that are installed; ["none"]: none',
+    )
+    templates: tuple[str, ...] = Field(
+        (),
+        description="names of plug-ins' templates, each of which writes its block in the place of the built-in writer",
+    )
+
+
 class StorageSettings(Slice):
     """What may be kept, and for how long."""
 
@@ -398,6 +411,7 @@ class Settings(Slice):
     codex: CodexTable = CodexTable()
     strategy: StrategyTable = StrategyTable()
     tasks: TasksTable = TasksTable()
+    prompt: PromptTable = PromptTable()
     storage: StorageSettings = StorageSettings()
     traces: TraceSettings = TraceSettings()
     memory: MemoryTable = MemoryTable()

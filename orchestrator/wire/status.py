@@ -174,7 +174,7 @@ class StatusReply(ReplyShape):
     codices: tuple[CodexReport, ...] = Field(description="what is loaded")
     sessions: int = Field(description="conversations kept")
     queue: QueueReport = Field(description="jobs of the engine")
-    plugins: tuple[str, ...] = Field(description="formatters that cannot be used, and why")
+    plugins: tuple[str, ...] = Field(description="plug-ins that cannot be used, and why")
     relevance: str = Field("", description="why every context node is fetched for every turn; empty: the gate decides")
     embedding: EmbeddingModel = Field(description="the model that embeds")
     paused: AwayReport | None = Field(None, description="why the model is out of the memory")

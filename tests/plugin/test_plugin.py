@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from private_daemon import PrivateDaemon
 from support.house import living, reply
 
 from formatters.blocks import BlockKind
@@ -100,18 +101,120 @@ def test_without_the_package_nothing_of_it_is_there() -> None:
     assert of_the_sample(registry) == []
 
 
-def test_it_stands_in_the_prompts_of_a_daemon_whose_codex_is_on_that_branch(
-    models: Path, site: Path, tmp_path: Path
-) -> None:
-    repository = tmp_path / "rules"
-    repository.mkdir()
-    (repository / "main.py").write_text("def main():\n    return 'zebra'\n")
+RULE = "House rule: Nothing is pushed to main without a review.\n"
+MASKED = '{"masks": {"ACKNOWLEDGE": ["facts", "house-rules"]}}'
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A codebase on branch main."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "main.py").write_text("def main():\n    return 'zebra'\n")
     for command in (["init", "-q", "-b", "main"], ["add", "."], [*AUTHOR, "commit", "-qm", "begun"]):
-        subprocess.run(["git", *command], cwd=repository, check=True, capture_output=True)
+        subprocess.run(["git", *command], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def prompt_of(daemon: PrivateDaemon, *words: str) -> str:
+    """The exact text that the engine would get for the last of these messages."""
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(words)]
+    plan = reply(daemon, "/v1/plan", {"model": "lore/rules", "messages": messages, "prompt": True})
+    return str(plan["text"])
+
+
+def test_it_stands_in_the_prompts_of_a_daemon_whose_codex_is_on_that_branch(
+    models: Path, site: Path, repository: Path
+) -> None:
     with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
         daemon.json("load", str(repository), "--wait")
-        body = {"model": "lore/rules", "messages": [{"role": "user", "content": "what is main?"}], "prompt": True}
-        assert "House rule: Nothing is pushed to main without a review.\n" in reply(daemon, "/v1/plan", body)["text"]
+        assert RULE in prompt_of(daemon, "what is main?")
         doctor = daemon.lore("doctor", "--json")
         assert doctor.returncode == 1
         assert [one["ok"] for one in json.loads(doctor.stdout)["checks"] if "moved_away" in one["detail"]] == [False]
+
+
+def test_what_the_gate_leaves_out_of_a_turn_is_not_in_the_daemons_prompt(
+    models: Path, site: Path, repository: Path
+) -> None:
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        (daemon.folder / "config" / "lorekeep" / "context-relevance.json").write_text(MASKED)
+        daemon.stop()
+        daemon.start()
+        daemon.json("load", str(repository), "--wait")
+        assert RULE not in prompt_of(daemon, "thanks")
+        assert RULE in prompt_of(daemon, "what is main?")
+        plan = reply(daemon, "/v1/plan", {"model": "lore/rules", "messages": [{"role": "user", "content": "thanks"}]})
+        assert plan["relevance"]["excluded"]["house-rules"] == "mask masks.ACKNOWLEDGE"
+        greeted = daemon.json("ask", "-c", "rules", "-s", "talk", "--max-tokens", "2", "thanks")
+        asked = daemon.json("ask", "-c", "rules", "-s", "talk", "--max-tokens", "2", "what is main?")
+        after = daemon.json("ask", "-c", "rules", "-s", "talk", "--max-tokens", "2", "thanks")
+        traces = [one["lore"]["trace"] for one in (greeted, asked, after)]
+        prompts = [daemon.lore("trace", "show", trace, "--prompt").stdout for trace in traces]
+        assert [RULE in prompt for prompt in prompts] == [False, True, True]
+
+
+def test_settings_choose_a_template_and_leave_an_injector_out(models: Path, site: Path, repository: Path) -> None:
+    config = '[prompt]\ninjectors = ["none"]\ntemplates = ["plain-karma", "no-such"]\n'
+    with living(models, config, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.json("load", str(repository), "--wait")
+        daemon.json("memory", "add", "The function main returns zebra.", "-c", "rules")
+        prompt = prompt_of(daemon, "what does the function main return?")
+        assert "Remember: The function main returns zebra.\n" in prompt
+        assert "# Known Information" not in prompt
+        assert RULE not in prompt
+        told = reply(daemon, "/v1/status")["plugins"]
+        assert [one for one in told if "no-such" in one and "the settings" in one]
+        checked = daemon.lore("config", "check", "--json")
+        assert checked.returncode != 0
+        assert "prompt.templates" in checked.stdout + checked.stderr
+
+
+GRUMPY = """
+from formatters import BlockKind, ContextNode
+
+class Raises:
+    name, block = "raises", BlockKind.ENVIRONMENT
+    def inject(self, ctx):
+        raise RuntimeError("out of sorts")
+
+facts = ContextNode("facts", "Karma", 10, "mine")
+"""
+ENTRIES = """
+[lorekeep.formatters]
+raises = grumpy:Raises
+misspelt = grumpy:Rises
+gone = no_such_module:Thing
+wrong = json:dumps
+[lorekeep.nodes]
+twice = grumpy:facts
+"""
+
+
+def test_plug_ins_that_are_broken_in_every_way_stop_no_answer_and_are_all_told(
+    models: Path, tmp_path: Path, repository: Path
+) -> None:
+    site = tmp_path / "site"
+    about = site / "grumpy-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / "grumpy.py").write_text(GRUMPY)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: grumpy\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(ENTRIES)
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.json("load", str(repository), "--wait")
+        assert daemon.json("ask", "-c", "rules", "--max-tokens", "2", "what is main?")["answer"]
+        told = "\n".join(reply(daemon, "/v1/status")["plugins"])
+        doctor = daemon.lore("doctor", "--json")
+        checks = " ".join(one["detail"] for one in json.loads(doctor.stdout)["checks"] if one["name"] == "plug-ins")
+        reasons = (
+            "'raises' of grumpy: RuntimeError: out of sorts (while a prompt was written, which lacks it)",
+            "'misspelt' of grumpy: AttributeError",
+            "'gone' of grumpy: ModuleNotFoundError",
+            "'wrong' of grumpy: TypeError",
+            "'facts' of grumpy: the name is in use by one of lorekeepd",
+        )
+        for reason in reasons:
+            assert reason in told
+            assert reason in checks
+            assert reason in daemon.log_end(100_000)
+        assert daemon.lore("status").stdout.count("plug-in ") == len(reasons)

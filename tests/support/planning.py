@@ -22,7 +22,7 @@ from governor.settings import ClaimSettings
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import Finished
-from orchestrator.answering.preparing import NODES, Preparer
+from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness, WatchStatus
@@ -39,6 +39,7 @@ from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.prompt.situation import Levels, ReadableCodex
 from orchestrator.prompt.strategy import DEFAULT_STRATEGY
 from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.wire.answers import PlanReply
 
@@ -160,7 +161,8 @@ class SmallHouse:
             DEFAULT_STRATEGY,
             fresh,
             Recall(self.memories, Staleness(self.memories, lambda codex, path: None)),
-            read_rules(NODES),
+            read_rules(catalogue()),
+            catalogue(),
             True,
         )
 

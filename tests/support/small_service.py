@@ -382,7 +382,7 @@ class SmallService:
             sessions=len(self.talks),
             queue={"running": 1, "waiting": 0},
             paused=self.away(None),
-            plugins=("formatter 'odd' of some-package: it is broken",),
+            plugins=("'odd' of some-package: it is broken",),
         )
 
     async def cache(self) -> CacheReply:

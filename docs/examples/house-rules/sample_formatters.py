@@ -1,10 +1,13 @@
-"""A formatter as a third party writes it. It imports `formatters` and nothing else."""
+"""A plug-in as a third party writes it. It imports `formatters` and nothing else."""
 
 from collections.abc import Iterator
 
-from formatters import BlockKind, Item
+from formatters import BlockKind, ContextNode, Item
 
 RULES = {"main": "Nothing is pushed to main without a review.", "release": "Only fixes on this branch."}
+
+NODE = ContextNode("house-rules", block="Environment", cost=30, source="branch")
+"""What the relevance gate decides about. The items of the injector of this name belong to it."""
 
 
 class HouseRules:
@@ -19,3 +22,15 @@ class HouseRules:
         rule = RULES.get(codex.branch) if codex is not None else None
         if rule is not None:
             yield Item(key="1", text=f"House rule: {rule}\n\n", source="house-rules")
+
+
+class PlainKarma:
+    """What is remembered as one list without headings, for small models. Used where `prompt.templates` names it."""
+
+    name = "plain-karma"
+    block = BlockKind.KARMA
+
+    def write(self, ctx, /) -> Iterator[Item]:
+        for place, entry in enumerate(ctx.deps.karma.entries):
+            text = f"Remember: {entry.text}\n"
+            yield Item(f"{place:04d}", text, entry.source, node=entry.node, pinned=entry.pinned)

@@ -120,7 +120,7 @@ def test_status_and_models_have_a_page_and_an_object(lore, lorekeep):
     page = lore("status").stdout
     assert "memory     calm, 25 % of what weights and buffers leave" in page
     assert "lorekeep/demo   1,024   600        63        300      61  4.0 KiB" in page
-    assert "formatter  formatter 'odd' of some-package: it is broken" in page
+    assert "plug-in    'odd' of some-package: it is broken" in page
     keys = {"version", "model", "engine", "governor", "codices", "sessions", "queue"}
     assert keys <= set(json.loads(lore("status", "--json").stdout))
     assert "loaded" in lore("model", "list").stdout

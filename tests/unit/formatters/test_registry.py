@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from formatters.blocks import BlockKind, BrokenFormatter, Item, Role
-from formatters.registry import builtin, discover, register, write_prompt
+from formatters.blocks import BlockKind, BrokenPlugin, Item, Role
+from formatters.context import StateView, Turning, TurnView
+from formatters.plugins import ContextNode
+from formatters.registry import add_node, builtin, chosen, discover, register, write_prompt
 from formatters.testing import check_formatter, samples
 
 RICH = samples()[1]
@@ -29,13 +33,25 @@ class Weather:
 
 @dataclass(frozen=True)
 class Pirate:
-    """It would write a whole block."""
+    """It writes a whole block."""
 
     name: str = "pirate"
     block: object = BlockKind.IDENTITY
+    items: object = (Item("1", "Arr.\n"),)
 
     def write(self, ctx: object) -> Iterable[Item]:
-        return (Item("1", "Arr.\n"),)
+        if isinstance(self.items, Exception):
+            raise self.items
+        return self.items  # type: ignore[return-value]
+
+
+class Both(Weather):
+    def write(self, ctx: object) -> Iterable[Item]:
+        return ()
+
+
+PIRATE = Pirate(block=BlockKind.KARMA)
+RAIN = ContextNode("weather", "State", 20, "sky")
 
 
 def entry(value: str, name: str = "sample") -> EntryPoint:
@@ -68,7 +84,8 @@ def test_two_injectors_stand_by_name_whatever_order_they_were_registered_in() ->
     ("formatter", "why"),
     [
         (object(), "no formatter"),
-        (Pirate(), r"needs name, block and inject\(ctx\)"),
+        (Pirate(), "a template writes environment or karma, and not identity"),
+        (Both(), "both inject and write"),
         (Weather(name="codex"), "in use by one of lorekeep"),
         (Weather(name="Not A Name"), "lower-case"),
         (Weather(block="floor"), "no block 'floor'; the blocks are identity"),
@@ -76,7 +93,7 @@ def test_two_injectors_stand_by_name_whatever_order_they_were_registered_in() ->
     ],
 )
 def test_what_cannot_be_registered_is_refused_with_the_name_of_its_distribution(formatter: object, why: str) -> None:
-    with pytest.raises(BrokenFormatter, match=rf"acme.*{why}"):
+    with pytest.raises(BrokenPlugin, match=rf"acme.*{why}"):
         register(builtin(), formatter, "acme")
 
 
@@ -120,3 +137,114 @@ def test_discovery_takes_what_works_and_reports_the_rest() -> None:
     assert len(told) == 4
     assert "ModuleNotFoundError" in "".join(told)
     assert "this is no formatter" in "".join(told)
+
+
+def test_a_template_writes_nothing_until_a_setting_names_it() -> None:
+    registry = register(builtin(), PIRATE, "acme")
+    assert write_prompt(RICH, registry) == write_prompt(RICH, builtin())
+    karma = write_prompt(RICH, chosen(registry, (), ["pirate"]))[BlockKind.KARMA]
+    assert karma.items == (Item("1", "Arr.\n", "pirate", node="pirate"),)
+
+
+@pytest.mark.parametrize(
+    "items", [RuntimeError("no wind"), (Item("1", "no newline"),), None, (Item("1", "a\n", turn=1),)]
+)
+def test_where_a_template_fails_the_built_in_writer_writes_and_the_template_is_named(items: object) -> None:
+    registry = register(builtin(), Pirate(block=BlockKind.KARMA, items=items), "acme")
+    prompt = write_prompt(RICH, chosen(registry, (), ["pirate"]))
+    assert prompt == write_prompt(RICH, builtin())
+    assert [(one.distribution, one.entry) for one in prompt.failures] == [("acme", "pirate")]
+
+
+def test_settings_choose_injectors_and_what_they_choose_in_vain_is_named() -> None:
+    registry = register(register(builtin(), Weather(name="a"), "x"), Weather(name="b"), "y")
+    assert list(chosen(registry, ["b"], ()).injectors) == ["b"]
+    assert list(chosen(registry, [], ()).injectors) == ["a", "b"]
+    assert list(chosen(registry, ["none"], ()).injectors) == []
+    (failure,) = chosen(registry, ["a", "c"], ()).failures
+    assert str(failure) == "'c' of the settings: no installed package brings this injector; there is a, b"
+    assert "there is none" in str(chosen(registry, [], ["a"]).failures[0])
+
+
+def test_two_templates_of_one_block_are_told_and_the_first_writes() -> None:
+    registry = register(register(builtin(), PIRATE, "x"), Pirate(name="corsair", block=BlockKind.KARMA), "y")
+    found = chosen(registry, (), ["corsair", "pirate"])
+    assert found.writing[BlockKind.KARMA].template.name == "corsair"
+    assert "corsair writes karma already" in str(found.failures[0])
+
+
+# -- nodes
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        (object(), "this is no node"),
+        (ContextNode("Weather", "State", 20, "sky"), "lower-case"),
+        (ContextNode("facts", "State", 20, "sky"), "in use by one of lorekeepd"),
+        (ContextNode("rain", "State", 20, "sky"), "in use by one of a plug-in"),
+        (ContextNode("weather", "Codex", 20, "sky"), "the floor is the same for every question"),
+        (ContextNode("weather", "state", 20, "sky"), "it must be Environment, Karma, State"),
+        (ContextNode("weather", "State", -1, "sky"), "must be a number of tokens"),
+    ],
+)
+def test_a_node_that_cannot_be_used_is_refused_by_its_name(node: object, why: str) -> None:
+    rain = add_node(builtin(), ContextNode("rain", "State", 20, "sky"), "acme")
+    with pytest.raises(BrokenPlugin, match=why):
+        add_node(rain, node, "acme", {"facts"})
+
+
+def turns(*asked: tuple[str, ...]) -> StateView:
+    """A conversation whose questions lack these nodes; the last one is being asked."""
+    *earlier, last = asked
+    said = [
+        one
+        for names in earlier
+        for one in (TurnView(role="user", text="Why?", left_out=names), TurnView(role="assistant", text="So."))
+    ]
+    return StateView(turns=tuple(said), left_out=last)
+
+
+@dataclass(frozen=True)
+class EveryTurn:
+    """An item for each turn, those of answers too."""
+
+    name: str = "weather"
+    block: object = BlockKind.STATE
+
+    def inject(self, ctx: Turning) -> Iterable[Item]:
+        return [Item("1", f"Weather {turn}\n", turn=turn) for turn in range(len(ctx.deps.state.turns) + 1)]
+
+
+OUT = st.lists(st.sampled_from([(), ("weather",), ("other",), ("weather", "other")]), min_size=1, max_size=6)
+
+
+@given(OUT)
+def test_what_the_gate_leaves_out_of_a_turn_is_written_neither_then_nor_later(asked: list[tuple[str, ...]]) -> None:
+    turn = RICH.model_copy(update={"state": turns(*asked)})
+    prompt = write_prompt(turn, register(builtin(), EveryTurn(), "acme"))  # type: ignore[arg-type]
+    written = {item.turn for item in prompt[BlockKind.STATE].items if item.node == "weather"}
+    last = 2 * len(asked) - 2
+    assert written == {turn for turn in range(last + 1) if "weather" not in asked[turn // 2]}
+
+
+@given(OUT)
+def test_left_of_state_a_node_comes_with_the_first_turn_that_has_it_and_stays(asked: list[tuple[str, ...]]) -> None:
+    registry = register(builtin(), Weather(), "acme")
+    there = [
+        "weather"
+        in {
+            item.node
+            for item in write_prompt(RICH.model_copy(update={"state": turns(*asked[:end])}), registry)[
+                BlockKind.ENVIRONMENT
+            ].items
+        }
+        for end in range(1, len(asked) + 1)
+    ]
+    assert there == [any("weather" not in names for names in asked[:end]) for end in range(1, len(asked) + 1)]
+
+
+def test_a_turn_that_has_ended_lacks_what_it_lacked() -> None:
+    closed = turns(("weather",)).closed("Why?", TurnView(role="assistant", text="So."))
+    assert closed.turns[0].left_out == ("weather",)
+    assert closed.left_out == ()

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formatters.plugins import ContextNode
 from orchestrator.errors import SettingsError
 from orchestrator.relevance.configuration import cycle, read_rules
 from orchestrator.relevance.gate import Decided, Relevance, relevance
-from orchestrator.relevance.nodes import NODES, ContextNode, catalogue
+from orchestrator.relevance.nodes import NODES, catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
 NODE = catalogue()

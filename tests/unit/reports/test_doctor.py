@@ -116,4 +116,4 @@ def test_the_doctor_sees_the_cache_of_sliding_layers_that_the_daemon_would_choos
 
 
 def test_without_plugins_nothing_is_broken():
-    assert plugin_failures() == []
+    assert plugin_failures(None) == []
