@@ -72,7 +72,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, searcher, model_ready))
-    memories = Memories(storage.memories, staleness_of(storage, codices), settings.memory.learn)
+    memories = Memories(storage.memories, staleness_of(storage, codices), learn=settings.memory.learn)
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
         about=about_of(paths, host, plugins, codices, gate),

@@ -43,8 +43,8 @@ class Memories:
 
     store: MemoryStore
     staleness: Staleness
-    learn: Learn
     clock: Callable[[], float] = time.time
+    learn: Learn = "on"
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""

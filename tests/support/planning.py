@@ -171,7 +171,7 @@ class SmallHouse:
             future.set_result(self)
             return future
 
-        kept = Memories(self.memories, preparer.recall.staleness, "on")
+        kept = Memories(self.memories, preparer.recall.staleness)
         nothing = lambda codex, paths: ""  # noqa: E731
         return Answers(preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", nothing, self.traces, kept)
 

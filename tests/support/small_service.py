@@ -102,7 +102,7 @@ REFUSALS = {
 def small_memories() -> Memories:
     """In a file of their own; no codex has a file that they could cite."""
     store = MemoryStore(Path(mkdtemp()) / "memories.sqlite3")
-    return Memories(store, Staleness(store, lambda codex, path: None), "on")
+    return Memories(store, Staleness(store, lambda codex, path: None))
 
 
 @dataclass

@@ -43,7 +43,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[MemoryStore]:
 
 
 def figures(store: MemoryStore, clock: Clock, uid: int = ME) -> dict[str, float | None]:
-    memories = Memories(store, Staleness(store, lambda codex, path: None), "on", clock)
+    memories = Memories(store, Staleness(store, lambda codex, path: None), clock)
     return {one.name: one.value for one in memories.figures(uid).figures}
 
 
