@@ -143,7 +143,7 @@ async def asked(runs: int) -> list[float]:
     """Until the engine is asked: the framework's run around it too."""
     tokens = TokenCache(Words())
     composer, reached = composer_of(tokens), Reached()
-    answerer = Answerer(SearchArchive(Nothing(), tokens))
+    answerer = Answerer([SearchArchive(Nothing(), tokens).search_archive])
 
     async def compose(turn: TurnContext) -> InferenceJob:
         return job_of(InferenceJob(0, "", b"", 0, 100), await composer.compose(turn))

@@ -203,7 +203,8 @@ class StateView(Artifacts):
 
 
 class TurnContext(ContextView):
-    """All inputs of one answer. `running`: the messages of this turn since the query, tool calls and results."""
+    """All inputs of one answer. `running`: the messages of this turn since the query, tool calls and results; `private`:
+    nothing of it may be kept."""
 
     identity: IdentityView
     sigil: SigilView
@@ -213,6 +214,7 @@ class TurnContext(ContextView):
     state: StateView = StateView()
     query: str
     running: tuple[TurnView, ...] = ()
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         storage = storage_of(settings, paths, host)
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
-    answerer = cache(partial(answerer_of, searcher, model_ready))
+    answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready))
     memories = Memories(storage.memories, staleness_of(storage, codices), learn=settings.memory.learn)
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
@@ -281,11 +281,15 @@ def answers_of(
     )
 
 
-def answerer_of(searcher: ArchiveSearch, model_ready: AwaitedModel) -> "Answerer":
+def answerer_of(
+    storage: Storage, codices: CodexParts, searcher: ArchiveSearch, model_ready: AwaitedModel
+) -> "Answerer":
     """Made when it is first needed: the agent's framework is large."""
     from orchestrator.answering.agent import Answerer, SearchArchive
+    from orchestrator.answering.memory_tools import MemoryTools
 
-    return Answerer(SearchArchive(searcher, model_ready))
+    memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices))
+    return Answerer([SearchArchive(searcher, model_ready).search_archive, *memories.functions])
 
 
 def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate) -> About:

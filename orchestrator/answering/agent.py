@@ -1,7 +1,7 @@
 """An answer as a run of pydantic-ai's agent, over our engine: a turn's context in, events out.
 
     Answerer.answer ──▶ agent's run ──▶ EngineModel: one inference for each request to the model
-         ▲                  │ calls search_archive, and asks again with the result right of the Query
+         ▲                  │ calls tools, and asks again with the result right of the Query
          └── EngineEvent ◀──┴── EngineResponse ◀── AnswerParser ◀── text of the engine
 
 The prompt is composed from the run's dependency by our formatters; of pydantic-ai's messages only what the running turn
@@ -9,8 +9,9 @@ has said since the question is taken: calls and their results. Nothing that the 
 prompt. Knows no codex, no session and no HTTP.
 """
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.run import AgentRun
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionToolset
+from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.usage import UsageLimits
 
 from formatters.blocks import Role
@@ -44,8 +45,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.errors import LoreError
 from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
-from orchestrator.prompt.situation import may_use
-from orchestrator.prompt.strategy import SEARCH_TOOL
+from orchestrator.prompt.situation import lacking_scope
 from orchestrator.service import Text, Thought, ToolCall
 
 Compose = Callable[[TurnContext], Awaitable[InferenceJob]]
@@ -59,6 +59,7 @@ AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
 pydantic_ai.BANNER_ENABLED = False  # it advertises on the terminal, and in the log where it takes us for a coding agent
 PROVIDER = "lorekeep"
 MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
+TOOL_S = 10  # seconds that a tool may take
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
 LESS = "ask again, or ask something narrower"
 CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model
@@ -87,8 +88,6 @@ class SearchArchive:
             query: what to look for.
         """
         turn = ctx.deps
-        if not may_use(turn.sigil, SEARCH_TOOL):
-            return f"refused: the sigil {turn.sigil.name} lacks the scope tools:{SEARCH_TOOL}"
         if turn.codex is None:
             return "refused: no codex was chosen for this conversation"
         known = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
@@ -98,12 +97,32 @@ class SearchArchive:
         return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
 
 
+@dataclass
+class GuardedTools(WrapperToolset[TurnContext]):
+    """Our tools, each for a sigil that may use it. A refusal and a fault are told to the model, and the turn goes on."""
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[TurnContext], tool: ToolsetTool[TurnContext]
+    ) -> Any:
+        if lacked := lacking_scope(ctx.deps.sigil, name):
+            return f"refused: the sigil {ctx.deps.sigil.name} lacks the scope {lacked}"
+        try:
+            async with asyncio.timeout(TOOL_S):
+                return await super().call_tool(name, tool_args, ctx, tool)
+        except TimeoutError:
+            return f"failed: {name} took longer than {TOOL_S} seconds"
+        except LoreError as fault:
+            return f"failed: {fault.message}"
+
+
 class Answerer:
     """The agent, built once; each answer is a run of it with a model of its own."""
 
-    def __init__(self, search: SearchArchive) -> None:
+    def __init__(self, tools: Iterable[Callable[..., Awaitable[str]]]) -> None:
+        """`tools`: functions of a run's context and arguments; their names and docstrings are what the model reads."""
         self._tools: FunctionToolset[TurnContext] = FunctionToolset(id="lorekeep")
-        self._tools.add_function(search.search_archive, name=SEARCH_TOOL, takes_ctx=True)
+        for tool in tools:
+            self._tools.add_function(tool, takes_ctx=True)
         self._agent: Agent[TurnContext, Any] = Agent(
             deps_type=TurnContext,
             output_type=[str, NoneType, DeferredToolRequests],  # NoneType: an empty answer is an answer
@@ -161,7 +180,7 @@ class Answerer:
         meant."""
         theirs = turn.environment.client_tools
         if not theirs:
-            return [self._tools]
+            return [GuardedTools(self._tools)]
         names = {tool.name for tool in theirs}
         definitions = [
             ToolDefinition(
@@ -171,7 +190,8 @@ class Answerer:
             )
             for tool in theirs
         ]
-        return [self._tools.filtered(lambda _, tool: tool.name not in names), ExternalToolset(definitions, id="client")]
+        ours = self._tools.filtered(lambda _, tool: tool.name not in names)
+        return [GuardedTools(ours), ExternalToolset(definitions, id="client")]
 
 
 def _concluded(

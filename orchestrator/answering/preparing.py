@@ -301,6 +301,7 @@ class Preparer:
             karma=karma.view,
             state=state.model_copy(update={"attachments": asked.attachments}),
             query=asked.messages.question,
+            private=asked.ask.private,
         )
 
     def _text_now(self, path: str, digest: str) -> str:

@@ -15,6 +15,13 @@ from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
 
 SCOPE_OF_TOOLS = "tools:"
+SCOPES_OF_MEMORY = {
+    "recall_context": ("memory:read",),
+    "expand_detail": ("memory:read",),
+    "fact_store": ("memory:write",),
+    "fact_feedback": ("memory:read", "memory:write"),
+}
+"""What tools need beside their own scope, as the routes do that give the same."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +34,14 @@ class Levels:
 
 
 def may_use(sigil: SigilView, tool: str) -> bool:
-    """Whether the scopes leave this tool. Owners have `admin`, which covers all."""
-    return "admin" in sigil.scopes or SCOPE_OF_TOOLS + tool in sigil.scopes
+    """Whether the scopes leave this tool."""
+    return not lacking_scope(sigil, tool)
+
+
+def lacking_scope(sigil: SigilView, tool: str) -> str:
+    """The first scope that the sigil lacks for this tool; '' where it lacks none. Owners have `admin`, which covers all."""
+    needed = (SCOPE_OF_TOOLS + tool, *SCOPES_OF_MEMORY.get(tool, ()))
+    return next((scope for scope in needed if not {scope, "admin"} & sigil.scopes), "")
 
 
 def environment_of(

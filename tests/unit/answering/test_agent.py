@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -97,10 +97,11 @@ class Bench:
     engine: ScriptedEngine
     archive: Archive = field(default_factory=Archive)
     calls: bool = True
+    more: Sequence[Callable[..., Awaitable[str]]] = ()
     texts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.answerer = Answerer(SearchArchive(self.archive, self.tokens))
+        self.answerer = Answerer([SearchArchive(self.archive, self.tokens).search_archive, *self.more])
 
     async def compose(self, turn: TurnContext) -> InferenceJob:
         composed = await self.composer.compose(turn)
