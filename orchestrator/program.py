@@ -12,6 +12,7 @@ from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import SessionStore
+from orchestrator.answering.report import relevance_stats
 from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floors import LoadedModel
@@ -62,7 +63,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
-from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
@@ -427,6 +428,10 @@ class Program:
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
         return await self.traces_kept.run(lambda store: store.get(principal.uid, name, prompt=prompt))
+
+    async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
+        figures = await self.traces_kept.run(lambda store: store.relevance_figures(principal.uid))
+        return relevance_stats(figures, self.answers.preparer.gate_rules if suggest else None)
 
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
         return await self.traces_kept.run(lambda store: store.difference(principal.uid, before, after))

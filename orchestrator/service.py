@@ -38,7 +38,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
-from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,10 @@ class Service(Protocol):
         ...
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport: ...
+    async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
+        """Whether the rules of relevance pay, by the asking user's turns."""
+        ...
+
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff: ...
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
         """Keeps it, and moves the trust of the memories that the answer was shown."""

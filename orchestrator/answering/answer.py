@@ -12,14 +12,16 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from formatters.blocks import BlockKind
+from formatters.blocks import BlockKind, Role
 from formatters.context import TurnContext
 from orchestrator.answering import report
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.keeping import SavedTurn, heard, saved
+from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.preparing import (
     PreparedQuestion,
     Preparer,
@@ -228,6 +230,8 @@ class Answers:
         lore, finished = answered.lore, state.finished
         if lore.trace is None or finished is None:
             return
+        nodes = excluded_memories(prepared.relevance) if prepared.ask.principal.may("memory:read") else ()
+        pinned, recall = prepared.conversation.karma, self.preparer.recall
         self.traces.later(
             TracedTurn(
                 id=lore.trace,
@@ -239,7 +243,10 @@ class Answers:
                 memories=tuple(one.id for one in prepared.recalled.karma.entries),
                 composed=state.composed or prepared.composed,
                 lore=lore,
-            )
+                relevance=prepared.relevance,
+                said="\n".join(one.text for one in finished.running if one.role is Role.ASSISTANT),
+            ),
+            partial(recall.kept_out, prepared.recalled.question, pinned, nodes) if nodes else tuple,
         )
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
-from formatters.blocks import Role
+from formatters.blocks import BlockKind, Role
 from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
 from formatters.plugins import ContextNode
 from governor.ctc import PromptLimits, limits_of
@@ -428,6 +428,8 @@ class Preparer:
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
         unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
+        if self.gate_rules is not None and (many := crowd(relevant, within.composed, self.gate_rules.most)):
+            log.warning("a prompt has %d parts, more than most_nodes allows: %s", len(many), ", ".join(many))
         return PreparedQuestion(
             **vars(asked),
             within=within,
@@ -469,6 +471,15 @@ def sigil_of(principal: Principal) -> SigilView:
 def promised(ask: Ask, window: int) -> int:
     """Tokens that its answer is promised."""
     return max(1, min(ask.max_tokens, share(window, ANSWER_SHARE)))
+
+
+def crowd(relevant: Relevance, composed: Composed, most: int) -> tuple[str, ...]:
+    """The counted nodes that the prompt holds something of, where they are more than `most`; the gate counts also those of
+    which there is nothing."""
+    blocks = (block for block in composed.prompt.blocks if block.kind is not BlockKind.CODEX)
+    written = {item.node for block in blocks for item in block.items} if relevant.crowded else set()
+    held = tuple(name for name in relevant.crowded if name in written)
+    return held if len(held) > most else ()
 
 
 def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:

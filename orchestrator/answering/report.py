@@ -11,7 +11,8 @@ from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
-from orchestrator.relevance.gate import Decided, Relevance
+from orchestrator.relevance.gate import Decided, GateRules, Relevance
+from orchestrator.relevance.ledger import RuleFigures, changes_of, patch_of, patch_text
 from orchestrator.wire.answers import (
     BlockState,
     DraftCounts,
@@ -31,6 +32,7 @@ from orchestrator.wire.answers import (
     StrategyState,
     Timings,
 )
+from orchestrator.wire.traces import RelevanceStats, RuleRow
 
 
 def placed(reuse: Iterable[Reuse], *, gpu: bool) -> tuple[Reuse, ...]:
@@ -186,6 +188,16 @@ def relevance_report(found: Relevance) -> RelevanceReport:
 
     included, excluded = words(found.included), words(found.excluded)
     return RelevanceReport.of(found, included=included, excluded=excluded)
+
+
+def relevance_stats(figures: Sequence[RuleFigures], rules: GateRules | None) -> RelevanceStats:
+    """`rules`: those that changes are suggested to; None: none are."""
+    changes = changes_of(figures) if rules is not None else []
+    return RelevanceStats(
+        rules=tuple(RuleRow.of(one) for one in figures),
+        changes=tuple(one.why for one in changes),
+        patch=patch_text(patch_of(changes, rules)) if rules is not None else "",
+    )
 
 
 def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:

@@ -4,6 +4,7 @@
     TraceKeeper   its one thread: an answer hands its turn over and goes on; readers come after what was handed over
 
     traces ──▶ prompt: digests in order ──▶ texts (compressed; `uses`: traces that have it; deleted with the last of them)
+       └─────▶ firings: the rules of relevance that held in the turn (`ledger` tells what becomes of them)
 
 A trace can be lost without loss to an answer: where it cannot be written, the log says so and the answers go on.
 """
@@ -25,11 +26,33 @@ from codex.catalog.databases import give_back, insist_on_room, open_database, tr
 from codex.catalog.databases import translated as faults_of
 from codex.errors import DatabaseDamaged
 from orchestrator.answering.conversations import title_of
+from orchestrator.answering.ledger import (
+    AGAIN_S,
+    BY_QUESTION,
+    Firing,
+    firings_of,
+    is_regretted,
+    missed_from_json,
+    missed_to_json,
+)
+from orchestrator.answering.report import relevance_report
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, translated
+from orchestrator.karma.recall import ShownEntry
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.recorded import PromptDifference, RecordedItem, chunks_of, difference_of, items_of
+from orchestrator.relevance.gate import Relevance
+from orchestrator.relevance.ledger import RuleFigures
 from orchestrator.wire.answers import Lore
-from orchestrator.wire.traces import TraceBreak, TracedBlock, TraceDiff, TracedItem, TraceReport, TraceRow
+from orchestrator.wire.traces import (
+    RuleFiring,
+    TraceBreak,
+    TracedBlock,
+    TraceDiff,
+    TracedItem,
+    TracedRelevance,
+    TraceReport,
+    TraceRow,
+)
 
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
@@ -66,13 +89,34 @@ MIGRATIONS = (
     CREATE TABLE held (bytes INTEGER NOT NULL);
     INSERT INTO held VALUES (0);
     """,
+    """
+    CREATE TABLE firings (
+        trace INTEGER NOT NULL REFERENCES traces (number) ON DELETE CASCADE,
+        node TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        strength TEXT NOT NULL,
+        variant TEXT NOT NULL,
+        tokens INTEGER NOT NULL,
+        recovered INTEGER NOT NULL,
+        regretted TEXT NOT NULL,
+        missed TEXT NOT NULL,
+        PRIMARY KEY (trace, node)
+    ) WITHOUT ROWID;
+    CREATE INDEX traces_by_session ON traces (uid, session, number);
+    """,
 )
+FIGURES = """
+SELECT variant, rule, node, strength, count(*), sum(recovered), sum(tokens * (1 - recovered)), sum(regretted <> '')
+FROM firings JOIN traces ON traces.number = trace WHERE uid = ?
+GROUP BY variant, rule, node, strength ORDER BY variant, count(*) DESC, rule, node
+"""
 ROW = "id, created, codex, session, title, vote"
 
 
 @dataclass(frozen=True)
 class TracedTurn:
-    """An answered question. `composed`: the last prompt of the turn; `memories`: ids of those in it."""
+    """An answered question. `composed`: the last prompt of the turn; `memories`: ids of those in it; `said`: all that the
+    model said in it, its calls of tools too."""
 
     id: str
     uid: int
@@ -83,6 +127,8 @@ class TracedTurn:
     memories: tuple[str, ...]
     composed: Composed
     lore: Lore
+    relevance: Relevance
+    said: str = ""
 
 
 class TraceStore:
@@ -103,13 +149,15 @@ class TraceStore:
 
     # -- writing
 
-    def keep(self, turn: TracedTurn) -> None:
-        """Adds a turn; then drops what is too old or too much."""
+    def keep(self, turn: TracedTurn, kept_out: Sequence[ShownEntry] = ()) -> None:
+        """Adds a turn; then drops what is too old or too much. `kept_out`: memories that rules of relevance did."""
+        firings = firings_of(turn.relevance.fired, kept_out, turn.said or turn.answer)
+        missed = [missed_to_json(one.missed) for one in firings]
         ordered = list(chunks_of(turn.composed))
         chunks = {chunk.digest: chunk for chunk in ordered}
         new = {digest: zlib.compress(chunk.body) for digest, chunk in chunks.items() if not self._has(digest)}
         said = zlib.compress(_said(turn))
-        size = len(said) + DIGEST * len(ordered)
+        size = len(said) + DIGEST * len(ordered) + sum(map(len, missed))
         added = size + sum(map(len, new.values()))
         with translated():
             insist_on_room(self.path, added)
@@ -120,13 +168,18 @@ class TraceStore:
             database.executemany(
                 "INSERT INTO texts VALUES (?, 1, ?, ?)", [(digest, len(body), body) for digest, body in new.items()]
             )
-            database.execute(
+            asked_again(database, turn, self.clock() - AGAIN_S)
+            number = database.execute(
                 "INSERT INTO traces (id, uid, codex, session, title, created, size, said, prompt)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(turn.id, turn.uid, turn.codex, turn.lore.session, title_of(turn.question), self.clock()),
                     *(size, said, b"".join(chunk.digest for chunk in ordered)),
                 ),
+            ).lastrowid
+            database.executemany(
+                "INSERT INTO firings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [_firing_row(number, turn, *pair) for pair in zip(firings, missed, strict=True)],
             )
             database.execute("UPDATE held SET bytes = bytes + ?", (added,))
         self.prune()
@@ -171,9 +224,10 @@ class TraceStore:
         query = f"SELECT {ROW}, note, said, prompt FROM traces WHERE number = ?"  # noqa: S608 - our own columns
         *values, note, said, digests = self._read(query, number)[0]
         items = self._items(digests)
+        told = json.loads(zlib.decompress(said))
         return TraceReport(
             **dict(_row(*values)),
-            **json.loads(zlib.decompress(said)),
+            **{**told, "relevance": self._relevance(number, told.get("relevance"))},
             note=note,
             prompt_bytes=sum(len(one.text.encode("utf-8", "surrogatepass")) for one in items),
             prompt=tuple(map(TracedItem.of, items)) if prompt else (),
@@ -185,10 +239,27 @@ class TraceStore:
         found = difference_of(*(self._items(self._digests(number)) for number in (first, second)))
         return TraceDiff(before=old, after=new, broke_at=_break(found), blocks=tuple(map(TracedBlock.of, found.blocks)))
 
+    def relevance_figures(self, uid: int) -> list[RuleFigures]:
+        """What the rules of relevance did in this user's turns that are kept, by variant, the most fired first."""
+        return [RuleFigures(*row) for row in self._read(FIGURES, uid)]
+
     def close(self) -> None:
         self.connection.close()
 
     # -- below
+
+    def _relevance(self, number: int, decided: dict[str, Any] | None) -> TracedRelevance | None:
+        """None of a turn that an older version traced."""
+        if decided is None:
+            return None
+        names = ("node", "rule", "strength", "tokens", "recovered", "regretted")
+        query = f"SELECT missed, {', '.join(names)} FROM firings WHERE trace = ? ORDER BY node"  # noqa: S608 - our own
+        rows = self._read(query, number)
+        fired = [
+            RuleFiring(missed=tuple(missed_from_json(missed)), **dict(zip(names, values, strict=True)))
+            for missed, *values in rows
+        ]
+        return TracedRelevance(**decided, fired=tuple(fired))
 
     def _opened(self) -> sqlite3.Connection:
         return open_database(self.path, MIGRATIONS, application=APPLICATION)
@@ -250,9 +321,10 @@ class TraceKeeper:
         self._thread = ThreadPoolExecutor(1, "traces")
         self._lost = False
 
-    def later(self, turn: TracedTurn) -> None:
-        """Keeps it when the thread comes to it; never raises and never waits."""
-        self._thread.submit(self._keep, turn)
+    def later(self, turn: TracedTurn, kept_out: Callable[[], Sequence[ShownEntry]] = tuple) -> None:
+        """Keeps it when the thread comes to it; never raises and never waits. `kept_out` looks up what rules of relevance
+        did, in that thread."""
+        self._thread.submit(self._keep, turn, kept_out)
 
     async def run(self, work: Callable[[TraceStore], T]) -> T:
         """The result of some work on the store, behind all that was handed over. Raises what the work raises."""
@@ -263,9 +335,9 @@ class TraceKeeper:
         self._thread.shutdown()
         self._store.close()
 
-    def _keep(self, turn: TracedTurn) -> None:
+    def _keep(self, turn: TracedTurn, kept_out: Callable[[], Sequence[ShownEntry]]) -> None:
         try:
-            self._store.keep(turn)
+            self._store.keep(turn, _looked_up(kept_out))
             self._lost = False
         except LoreError as fault:
             if not self._lost:
@@ -273,10 +345,39 @@ class TraceKeeper:
             self._lost = True  # a full disk would be said with every answer
 
 
+def _looked_up(kept_out: Callable[[], Sequence[ShownEntry]]) -> Sequence[ShownEntry]:
+    """A trace is kept also where the memories cannot be read."""
+    try:
+        return kept_out()
+    except LoreError as fault:
+        log.warning("what the rules of relevance kept out is not known: %s", fault.message)
+        return ()
+
+
 def _said(turn: TracedTurn) -> bytes:
     words = {"question": turn.question, "answer": turn.answer, "finish_reason": turn.finish_reason}
-    whole = {**words, "memories": turn.memories, "lore": turn.lore.model_dump(mode="json")}
+    relevant = relevance_report(turn.relevance).model_dump(mode="json")
+    whole = {**words, "memories": turn.memories, "lore": turn.lore.model_dump(mode="json"), "relevance": relevant}
     return json.dumps(whole).encode()
+
+
+def _firing_row(number: int | None, turn: TracedTurn, one: Firing, missed: str) -> tuple[object, ...]:
+    fired = one.fired
+    decided = (number, fired.node, fired.rule, fired.strength, turn.relevance.variant)
+    return (*decided, one.tokens, fired.recovered, one.regretted, missed)
+
+
+def asked_again(database: sqlite3.Connection, turn: TracedTurn, since: float) -> None:
+    """Notes where this question uses what the turn before it in its conversation, not older than `since`, kept out."""
+    if turn.lore.session is None:
+        return
+    before = "SELECT max(number) FROM traces WHERE uid = ? AND session = ? AND created > ?"
+    (last,) = database.execute(before, (turn.uid, turn.lore.session, since)).fetchone()
+    missed = "SELECT node, missed FROM firings WHERE trace = ? AND regretted = '' AND missed <> ''"
+    for node, text in database.execute(missed, (last,)).fetchall():
+        if is_regretted(missed_from_json(text), turn.question):
+            note = "UPDATE firings SET regretted = ? WHERE trace = ? AND node = ?"
+            database.execute(note, (BY_QUESTION, last, node))
 
 
 def _cut(digests: bytes) -> Sequence[bytes]:

@@ -54,6 +54,7 @@ routes = [
     traces.trace,
     traces.trace_diff,
     traces.feedback,
+    traces.relevance_stats,
     operations.local_models,
     operations.local_model,
     chat.model,  # takes any path below /v1/models

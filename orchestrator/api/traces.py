@@ -2,7 +2,7 @@
 
 from orchestrator.api.http import ApiCall, route
 from orchestrator.errors import InvalidRequest
-from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReply, TraceRows
+from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReply, TraceRows
 
 MOST = 1000
 USUAL = 20
@@ -38,3 +38,10 @@ async def feedback(call: ApiCall, body: FeedbackBody) -> TraceReply:
     """Keeps a vote on an answer, and moves the trust of the memories in its prompt. A later vote replaces it; the same
     vote again moves no trust."""
     return TraceReply(trace=await call.service.vote(call.principal, call.name, body))
+
+
+@route("GET", "/v1/stats/relevance", "query")
+async def relevance_stats(call: ApiCall) -> RelevanceStats:
+    """Whether the rules of relevance pay, by the asking user's turns; `?suggest=1`: with what should be changed."""
+    suggest = bool(call.request.query_params.get("suggest"))
+    return await call.service.relevance_stats(call.principal, suggest=suggest)

@@ -1,12 +1,13 @@
 """`lore stats`: what the caches did, and how well memories work. Pages are pure."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, duration, facts, listed, output, plural, size, table
+from orchestrator.cli.terminal import Report, count, duration, facts, listed, note, output, plural, result, size, table
 
 CACHE_TIERS = {"vram": "pools", "disk": "checkpoints"}
 PERCENT = frozenset({"relevance", "budget_use", "precision", "confirmed"})
@@ -22,6 +23,7 @@ TITLES = {
     "overconfidence": "confidence",
 }
 NOT_YET = "not enough yet"
+NO_RULE = "no rule has fired in the turns that are traced"
 
 app = typer.Typer(no_args_is_help=True, help="What was reused, and how well memories work.")
 
@@ -36,6 +38,22 @@ def cache(as_json: given.Json = False, socket: given.Socket = None) -> None:
 def memory(as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows how well your memories work: each figure with its target, of the last 30 days."""
     output(Daemon(socket).call("GET", "/v1/stats/memory"), memory_page, as_json=as_json)
+
+
+@app.command()
+def relevance(
+    suggest: Annotated[bool, given.option("--suggest", "print a patch to context-relevance.json; not applied")] = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Shows for each rule of relevance how often it fired, what it saved, and how often that was regretted."""
+    report = Daemon(socket).call("GET", f"/v1/stats/relevance{'?suggest=1' if suggest else ''}")
+    if not suggest or as_json:
+        output(report, relevance_page, as_json=as_json, empty=NO_RULE)
+        return
+    for change in report.get("changes", ()):
+        note(change)
+    result(report["patch"]) if report.get("patch") else note("nothing to change: no rule fired often enough for it")
 
 
 # ---- the page of `lore stats cache` ----------------------------------------------------------------------------------
@@ -114,3 +132,17 @@ def target(one: Report) -> str:
     if least is not None and most is not None:
         return f"{shown(name, least)} to {shown(name, most)}"
     return f"> {shown(name, least)}" if least is not None else f"< {shown(name, most)}" if most is not None else ""
+
+
+# ---- the page of `lore stats relevance` ------------------------------------------------------------------------------
+
+
+def relevance_page(stats: Report) -> str:
+    heads = ("variant", "rule", "node", "strength", "fired", "recovered", "tokens saved", "regretted")
+    return table(heads, [rule_row(one) for one in stats["rules"]])
+
+
+def rule_row(one: Report) -> tuple[str, ...]:
+    counted = (count(one[name]) for name in ("fired", "recovered", "saved"))
+    regretted = f"{count(one['regretted'])} ({percent(one['regretted'] / one['fired'])})"
+    return one["variant"], one["rule"], one["node"], one["strength"], *counted, regretted

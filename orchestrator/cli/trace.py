@@ -102,11 +102,30 @@ def whole_page(report: Report) -> str:
             ("prompt", f"{count(lore['prompt']['tokens'])} tokens, {size(one['prompt_bytes'])}; --prompt prints it"),
             ("broke at", broke(lore["broke_at"])),
             ("memories", ", ".join(one["memories"])),
+            ("relevance", relevance(one.get("relevance"))),
+            *(("", firing(each)) for each in (one.get("relevance") or {}).get("fired", ())),
             ("vote", vote),
         )
     )
     table_of_blocks = table(("block", "tokens", "cached"), blocks)
     return f"{head}\n\n{table_of_blocks}\n\nuser: {one['question']}\n\nassistant: {one['answer']}"
+
+
+def relevance(found: Report | None) -> str:
+    if found is None:
+        return ""
+    named = f", variant {found['variant']}" if found["variant"] else ""
+    left_out = ", ".join(sorted(found["excluded"])) or "nothing"
+    return f"{found['mode']}{named}: without {left_out}; {count(found['tokens'])} tokens, estimated"
+
+
+def firing(one: Report) -> str:
+    """`facts: masks.ACKNOWLEDGE kept out 40 tokens (1 memory); regretted by the answer`."""
+    missed = f" ({plural(len(one['missed']), 'memory', 'memories')})" if one["missed"] else ""
+    if one["recovered"]:
+        return f"{one['node']}: {one['rule']} held, and it was fetched all the same"
+    regret = f"; regretted by the {one['regretted']}" if one["regretted"] else ""
+    return f"{one['node']}: {one['rule']} kept out {count(one['tokens'])} tokens{missed}{regret}"
 
 
 def broke(found: Report | None) -> str:

@@ -12,7 +12,7 @@ block. `refresh_due` decides; the search runs in a worker thread. Knows no promp
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from codex.words import stem, words
@@ -54,6 +54,7 @@ AROUND = {
 }
 """Nodes of the Environment, with what stands before them there."""
 PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **AROUND}.items()}
+MEMORY_NODES = frozenset({node for _, node in HEADINGS.values()} | PLACES.keys())
 
 
 @dataclass(frozen=True)
@@ -92,17 +93,6 @@ class PinnedKarma:
 
 
 @dataclass(frozen=True)
-class Recalled:
-    """What a question's memories were decided from, and the block. `counts`: of the block, where it was built."""
-
-    frame: Frame
-    intent: QuestionIntent
-    plan: MemoryPlan
-    karma: PinnedKarma
-    counts: TurnCounts = NOTHING_COUNTED
-
-
-@dataclass(frozen=True)
 class RecallQuestion:
     """A question as recall sees it. `turns`: texts of its conversation; `room`: tokens that the block may take;
     `wants`: whether memories of this node are looked up."""
@@ -118,6 +108,18 @@ class RecallQuestion:
 
 
 @dataclass(frozen=True)
+class Recalled:
+    """What a question's memories were decided from, and the block. `counts`: of the block, where it was built."""
+
+    question: RecallQuestion
+    frame: Frame
+    intent: QuestionIntent
+    plan: MemoryPlan
+    karma: PinnedKarma
+    counts: TurnCounts = NOTHING_COUNTED
+
+
+@dataclass(frozen=True)
 class Recall:
     """Builds and keeps blocks. `clock`: seconds since the epoch."""
 
@@ -128,11 +130,22 @@ class Recall:
     async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
         """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
         frame, intent = _frame(question, pinned), intent_of(question.text)
-        factor = question.prefetch.factor if question.prefetch.wanted else 0.0
-        plan = memory_plan(intent, frame, len(question.text.split()), factor)
-        plan = plan.without({kind for kind in plan.limits if not question.wants(HEADINGS[Kind(kind)][1])})
+        plan = _plan(question, frame, intent)
         karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
-        return Recalled(frame, intent, plan, karma, counts)
+        return Recalled(question, frame, intent, plan, karma, counts)
+
+    def kept_out(
+        self, question: RecallQuestion, pinned: PinnedKarma | None, nodes: Collection[str]
+    ) -> tuple[ShownEntry, ...]:
+        """What this question's block would have held of `nodes`, which it was not to hold; nothing where no block was due.
+        In a worker thread. Raises LoreError."""
+        asked = replace(question, wants=frozenset(nodes).__contains__)
+        frame, intent = _frame(asked, pinned), intent_of(asked.text)
+        had = {one.id for one in pinned.entries} if pinned is not None else set()
+        if pinned is not None and not refresh_due(pinned, self._changed(asked.uid, pinned), frame.name, intent):
+            return ()
+        always, chosen, _ = self._chosen(asked, frame, intent, _plan(asked, frame, intent))
+        return tuple(one for one in (*always, *map(_shown, chosen)) if one.id not in had)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
         """An answer was given with this block: which of the memories that were searched for it references is kept. Raises
@@ -157,10 +170,8 @@ class Recall:
         why = refresh_due(pinned, changed, frame.name, intent)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
-        always = self._always(question)
-        room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
-        chosen = self._found(question, frame, intent, plan, room, {one.id for one in always})
-        found = [ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated) for one in chosen]
+        always, chosen, room = self._chosen(question, frame, intent, plan)
+        found = list(map(_shown, chosen))
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has stays
         entries = kept if kept and not found else (*always, *found)
@@ -168,6 +179,14 @@ class Recall:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(chosen, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
+
+    def _chosen(
+        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan
+    ) -> tuple[tuple[ShownEntry, ...], list[RankedMemory], int]:
+        """What stands in every block, what is relevant beside it, and the tokens that this may take."""
+        always = self._always(question)
+        room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
+        return always, self._found(question, frame, intent, plan, room, {one.id for one in always}), room
 
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
         """Looks whether the code that these are about is another now."""
@@ -222,7 +241,15 @@ class Recall:
 
 def unremembered(question: RecallQuestion) -> Recalled:
     """Of a question whose asker may not read memories."""
-    return Recalled(frame_of(question.text, question.frame), intent_of(question.text), NOTHING, PinnedKarma())
+    frame, intent = frame_of(question.text, question.frame), intent_of(question.text)
+    return Recalled(question, frame, intent, NOTHING, PinnedKarma())
+
+
+def _plan(question: RecallQuestion, frame: Frame, intent: QuestionIntent) -> MemoryPlan:
+    """Of the kinds that are wanted."""
+    factor = question.prefetch.factor if question.prefetch.wanted else 0.0
+    plan = memory_plan(intent, frame, len(question.text.split()), factor)
+    return plan.without({kind for kind in plan.limits if not question.wants(HEADINGS[Kind(kind)][1])})
 
 
 def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: bool) -> TurnCounts:
@@ -266,6 +293,10 @@ def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
 def tokens_of(text: str) -> int:
     """Estimated."""
     return -(-len(text) // TOKEN_CHARS)
+
+
+def _shown(one: RankedMemory) -> ShownEntry:
+    return ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated)
 
 
 def _with_reason(record: MemoryRecord, text: str) -> str:

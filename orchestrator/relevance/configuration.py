@@ -6,7 +6,9 @@ the shipped one: the caller hands over texts.
 
 import difflib
 import json
+import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, cast
@@ -17,6 +19,8 @@ from orchestrator.relevance.gate import COMPARISONS, ExclusionRule, GateRules, P
 from orchestrator.relevance.signals import SIGNALS, Signal
 
 FILE: Final = "context-relevance.json"
+VARIANTS: Final = "variants"
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.IGNORECASE)
 KEYS: Final = (
     "enabled",
     "masks",
@@ -55,7 +59,28 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(given: Mapping[str, Any], nodes: Mapping[str, ContextNode]) -> GateRules:
-    """Raises SettingsError at the first fault."""
+    """With its variants, each of which is a few keys merged over the rest. Raises SettingsError at the first fault."""
+    for key in given:
+        _known(key, (*KEYS, VARIANTS), key)
+    plain = {key: value for key, value in given.items() if key != VARIANTS}
+    named = _object({VARIANTS: {}, **given}, VARIANTS)
+    rules = _checked(plain, nodes)
+    return replace(rules, variants={name: _variant(name, over, plain, nodes) for name, over in named.items()})
+
+
+def _variant(name: str, over: object, plain: Mapping[str, Any], nodes: Mapping[str, ContextNode]) -> GateRules:
+    path = f"{VARIANTS}.{name}"
+    if NAME.fullmatch(name) is None:
+        raise _fault(path, "is no name", "a name has at most 64 letters, digits, dots and hyphens")
+    if not isinstance(over, dict):
+        raise _fault(path, "should be an object", "write the keys that differ: {...}")
+    try:
+        return replace(_checked(merge(plain, over), nodes), variant=name)
+    except SettingsError as fault:
+        raise SettingsError(fault.message.replace(f"{FILE}: ", f"{FILE}: {path}.", 1), fault.hint) from fault
+
+
+def _checked(given: Mapping[str, Any], nodes: Mapping[str, ContextNode]) -> GateRules:
     for key in given:
         _known(key, KEYS, key)
     if missing := [key for key in KEYS if key not in given]:

@@ -68,6 +68,12 @@ class GateRules:
     urgent: tuple[str, ...]
     most: int
     enabled: bool = True
+    variant: str = ""
+    variants: Mapping[str, "GateRules"] = field(default_factory=dict)
+
+    def of(self, variant: str) -> "GateRules":
+        """Those of this variant; the plain ones for '' and for a name that there is not any more."""
+        return self.variants.get(variant, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,18 @@ class Decided:
 
     layer: str
     rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FiredRule:
+    """A mask or a rule that held for a node. `rule` is its place in the configuration; `tokens` are the node's cost.
+    `recovered`: the node was fetched all the same, for room, urgency or safety, or because another needs it."""
+
+    node: str
+    rule: str
+    strength: Strength
+    tokens: int
+    recovered: bool
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,8 @@ class Relevance:
     tokens: int = 0
     crowded: tuple[str, ...] = ()
     """The counted nodes, where there are more than the safeguard's number."""
+    fired: tuple[FiredRule, ...] = ()
+    variant: str = ""
 
     def wants(self, node: str) -> bool:
         """Whether to fetch it. A node that the gate does not know is fetched."""
@@ -102,6 +122,7 @@ class Relevance:
         """The fields of the one log event of a turn."""
         return {
             "mode": self.mode,
+            "variant": self.variant,
             "excluded_hard": list(self.hard),
             "excluded_soft": list(self.soft),
             "recovered_soft": list(self.recovered),
@@ -151,7 +172,7 @@ def relevance(
     chosen = _Selection(nodes, {name: Decided("default") for name in nodes})
     _mask(chosen, mode, rules)
     _apply_rules(chosen, signals, rules)
-    hard, soft = tuple(chosen.hard), tuple(chosen.soft)
+    hard, soft, held = tuple(chosen.hard), tuple(chosen.soft), {**chosen.soft, **chosen.hard}
     overrides = _force(chosen, rules.urgent if signals.get("urgency") == "high" else (), "urgency")
     recovered = _recover(chosen, rules, budget)
     added = _add_needed(chosen, rules.needs)
@@ -167,6 +188,11 @@ def relevance(
         overrides=overrides,
         tokens=chosen.tokens(),
         crowded=_crowded(chosen.included, nodes, rules.most),
+        fired=tuple(
+            FiredRule(name, why.rule, "hard" if name in hard else "soft", nodes[name].cost, name in chosen.included)
+            for name, why in held.items()
+        ),
+        variant=rules.variant,
     )
 
 

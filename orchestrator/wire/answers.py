@@ -188,6 +188,7 @@ class RelevanceReport(ReplyShape):
     """What the relevance gate decided: nodes of the context, each with the layer and the rule that decided it."""
 
     mode: str = Field(description="RESPOND, CLARIFY, ACT, ACKNOWLEDGE, or the client's own")
+    variant: str = Field("", description="of the rules that decided; empty: the plain ones")
     included: dict[str, str] = Field(description="what is fetched for this turn")
     excluded: dict[str, str] = Field(description="what is not")
     recovered: tuple[str, ...] = Field(description="soft exclusions that were taken back, because there is room")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import Lore
+from orchestrator.wire.answers import Lore, RelevanceReport
 from orchestrator.wire.base import ReplyShape, StrictRequest, empty
 
 Vote = Literal["up", "down"]
@@ -35,6 +35,55 @@ class TracedItem(ReplyShape):
     text: str = Field(description="exactly as the model got it")
 
 
+class RuleFiring(ReplyShape):
+    """A rule that kept a part of the context out of a turn."""
+
+    node: str = Field(description="the part")
+    rule: str = Field(description="its place in context-relevance.json")
+    strength: Literal["hard", "soft"] = Field(description="what is soft is taken back where there is room")
+    tokens: int = Field(description="that it kept out: of memories as they were found, of others on average, estimated")
+    recovered: bool = Field(
+        description="fetched all the same: for room, urgency or safety, or because another needs it"
+    )
+    regretted: str = Field(
+        description="empty: not; answer, next question: which of them used a memory that it kept out all the same"
+    )
+    missed: tuple[str, ...] = Field(description="ids of memories that it kept out")
+
+
+class TracedRelevance(RelevanceReport):
+    """What the relevance gate decided about a turn, and whether it was right."""
+
+    fired: tuple[RuleFiring, ...] = Field(description="the rules that held")
+
+
+class RuleRow(ReplyShape):
+    """What one rule did to one part of the context."""
+
+    variant: str = Field(description="of the rules; empty: the plain ones")
+    rule: str = Field(description="its place in context-relevance.json")
+    node: str = Field(description="the part")
+    strength: Literal["hard", "soft"] = Field(description="as it was then")
+    fired: int = Field(description="turns in which it held")
+    recovered: int = Field(description="of these: the part was fetched all the same")
+    saved: int = Field(description="tokens that it kept out, in all")
+    regretted: int = Field(description="turns in which what it kept out was used all the same")
+
+
+class RelevanceStats(ReplyShape):
+    """Whether the rules of relevance pay, by the turns that are traced."""
+
+    rules: tuple[RuleRow, ...] = Field(description="by variant, the most fired first")
+    changes: tuple[str, ...] = Field(
+        (), exclude_if=empty, description="with `?suggest=1`: what should be changed, and why, in words"
+    )
+    patch: str = Field(
+        "",
+        exclude_if=empty,
+        description="with `?suggest=1`: JSON to merge over your context-relevance.json; nothing applies it",
+    )
+
+
 class TraceReport(TraceRow):
     """One turn."""
 
@@ -43,6 +92,7 @@ class TraceReport(TraceRow):
     finish_reason: str = Field(description="stop, length or tool_calls")
     note: str = Field(description="yours, with the vote; may be empty")
     memories: tuple[str, ...] = Field(description="ids of those that the prompt held")
+    relevance: TracedRelevance | None = Field(None, description="none: an older version traced it")
     prompt_bytes: int = Field(description="of the prompt's text")
     lore: Lore = Field(description="as the answer had it")
     prompt: tuple[TracedItem, ...] = Field(

@@ -42,3 +42,25 @@ def test_a_users_rules_stand_over_the_shipped_ones_and_a_broken_file_lets_everyt
     assert checked.returncode == 2
     assert "context-relevance.json" in checked.stderr
     assert "focus" in checked.stderr
+
+
+def asked(daemon, question, **lore):
+    body = {"model": "lore", "messages": [{"role": "user", "content": question}], "max_completion_tokens": 4}
+    options = {"codex": "none", "session": "talk", **lore}
+    return reply(daemon, "/v1/chat/completions", {**body, "lore": options})["lore"]["trace"]
+
+
+def test_a_rule_that_kept_out_what_was_then_asked_for_is_regretted_and_the_figures_say_so(house):
+    house.json("memory", "add", "The cache runs on Redis.")
+    first = asked(house, "what is the cache?", mode="ACKNOWLEDGE")
+    asked(house, "does the cache run on redis?")
+    (facts,) = [
+        one for one in house.json("trace", "show", first)["trace"]["relevance"]["fired"] if one["node"] == "facts"
+    ]
+    assert (facts["rule"], len(facts["missed"]), facts["regretted"]) == ("masks.ACKNOWLEDGE", 1, "next question")
+    page = house.lore("trace", "show", first).stdout
+    assert "facts: masks.ACKNOWLEDGE kept out 6 tokens (1 memory); regretted by the next question" in page
+    (rule,) = [one for one in house.json("stats", "relevance")["rules"] if one["node"] == "facts"]
+    assert (rule["fired"], rule["saved"], rule["regretted"]) == (1, 6, 1)
+    assert "masks.ACKNOWLEDGE  facts" in house.lore("stats", "relevance").stdout
+    assert "no rule fired often enough" in house.lore("stats", "relevance", "--suggest").stderr

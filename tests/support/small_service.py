@@ -15,6 +15,7 @@ from tempfile import mkdtemp
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
+from orchestrator.answering.report import relevance_stats
 from orchestrator.answering.traces import TraceStore
 from orchestrator.codices.identities import check
 from orchestrator.engine.messages import EngineSnapshot
@@ -31,6 +32,8 @@ from orchestrator.errors import (
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
     Answered,
@@ -88,7 +91,7 @@ from orchestrator.wire.status import (
     ResumeReply,
     StatusReply,
 )
-from orchestrator.wire.traces import FeedbackBody, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -279,6 +282,10 @@ class SmallService:
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
         return self.traced.get(principal.uid, name, prompt=prompt)
+
+    async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
+        rules = read_rules(catalogue()) if suggest else None
+        return relevance_stats(self.traced.relevance_figures(principal.uid), rules)
 
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
         return self.traced.difference(principal.uid, before, after)

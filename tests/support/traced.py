@@ -13,10 +13,13 @@ from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
 from orchestrator.answering.traces import TracedTurn, TraceStore
 from orchestrator.prompt.composing import Assembler, Composed, Composer, TokenCache
+from orchestrator.relevance.gate import Relevance, everything
+from orchestrator.relevance.nodes import catalogue
 from orchestrator.service import Ask, Message, Principal
 
 _TEMPLATE = ChatTemplate(TEMPLATE)
 _COMPOSER = Composer(builtin(), _TEMPLATE, probe(_TEMPLATE), Assembler(TokenCache(WordEncoder()), "root"))
+NOTHING_EXCLUDED = everything("RESPOND", catalogue(), "default")
 LORE = lore_of(Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),)))
 
 
@@ -34,9 +37,14 @@ def composed(query: str = "Where is main?", said: Sequence[str] = (), code: str 
     return anyio.run(_COMPOSER.compose, turn)
 
 
-def traced(id: str, prompt: Composed | None = None, uid: int = 1000) -> TracedTurn:  # noqa: A002
+def traced(
+    id: str,  # noqa: A002
+    prompt: Composed | None = None,
+    uid: int = 1000,
+    relevance: Relevance = NOTHING_EXCLUDED,
+) -> TracedTurn:
     lore = LORE.model_copy(update={"trace": id})
-    return TracedTurn(id, uid, "Where is main?", "In a.py.", "stop", "demo", (), prompt or composed(), lore)
+    return TracedTurn(id, uid, "Where is main?", "In a.py.", "stop", "demo", (), prompt or composed(), lore, relevance)
 
 
 def check(store: TraceStore) -> None:

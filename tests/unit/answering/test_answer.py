@@ -31,7 +31,7 @@ def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
     """As far as saving reads it."""
     missing: dict[str, Any] = {name: cast(Any, None) for name in PreparedQuestion.__dataclass_fields__}
     within = Governed(turn, cast(Any, None))
-    recalled = Recalled(frame_of(""), intent_of(""), NOTHING, PinnedKarma())
+    recalled = Recalled(cast(Any, None), frame_of(""), intent_of(""), NOTHING, PinnedKarma())
     given = {
         "ask": ask,
         "within": within,

@@ -2,14 +2,22 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.small_disk import small_disk
 from support.traced import check, composed, traced
 
-from orchestrator.answering.traces import TraceKeeper, TraceStore
+from orchestrator.answering.traces import TracedTurn, TraceKeeper, TraceStore
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
+from orchestrator.karma.recall import ShownEntry
+from orchestrator.karma.records import Kind
+from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.gate import relevance
+from orchestrator.relevance.ledger import RuleFigures
+from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.signals import Turn, signals_of
 
 DAY = 86_400.0
 FLOOR = "".join(f"def function_{n}(): return {n * n * 7919 % 10007}\n" for n in range(20_000))
@@ -139,3 +147,110 @@ def test_a_difference_names_what_a_conversation_added(opened: Callable[..., Trac
     assert found.broke_at is not None
     assert (found.broke_at.block, found.broke_at.item) == ("codex", "a.py")
     assert [block.changed for block in found.blocks if not block.same] == [("a.py",)]
+
+
+REDIS = ShownEntry("a1", Kind.FACT, "The cache runs on Redis.", 1.0)
+THANKS = relevance(signals_of(Turn("thanks", 1)), read_rules(catalogue()), catalogue())
+
+
+def thanks(id: str, session: str | None = "mine", said: str = "You are welcome.", uid: int = 1000) -> TracedTurn:  # noqa: A002
+    """A turn whose mask kept facts out."""
+    turn = traced(id, uid=uid, relevance=THANKS)
+    lore = turn.lore.model_copy(update={"session": session})
+    return replace(turn, question="thanks", answer=said, said=said, lore=lore)
+
+
+def asked(id: str, question: str, **more: object) -> TracedTurn:  # noqa: A002
+    return replace(thanks(id, **more), question=question)  # type: ignore[arg-type]
+
+
+def regrets(store: TraceStore, id: str, uid: int = 1000) -> dict[str, str]:  # noqa: A002
+    found = store.get(uid, id).relevance
+    assert found is not None
+    return {one.node: one.regretted for one in found.fired if one.regretted}
+
+
+def test_a_trace_keeps_what_was_left_out_by_which_rule_and_what_it_would_have_brought(
+    opened: Callable[..., TraceStore],
+) -> None:
+    store = opened()
+    store.keep(thanks("first"), [REDIS])
+    found = store.get(1000, "first").relevance
+    assert found is not None
+    assert (found.mode, found.excluded["facts"]) == ("ACKNOWLEDGE", "mask masks.ACKNOWLEDGE")
+    (facts,) = [one for one in found.fired if one.node == "facts"]
+    assert (facts.missed, facts.tokens, facts.strength, facts.regretted) == (("a1",), 6, "hard", "")
+    (gists,) = [one for one in found.fired if one.node == "gists"]
+    assert (gists.missed, gists.tokens) == ((), catalogue()["gists"].cost)
+    check(store)
+
+
+def test_an_exclusion_is_regretted_where_the_model_says_what_was_kept_out(opened: Callable[..., TraceStore]) -> None:
+    store = opened()
+    store.keep(thanks("guessed", said="I guess the cache is Redis."), [REDIS])
+    store.keep(thanks("other", said="Zebras have stripes."), [REDIS])
+    store.keep(thanks("nothing", said="I guess the cache is Redis."), [])
+    assert [regrets(store, one) for one in ("guessed", "other", "nothing")] == [{"facts": "answer"}, {}, {}]
+
+
+def test_an_exclusion_is_regretted_where_the_next_question_of_the_conversation_asks_for_it(
+    opened: Callable[..., TraceStore],
+) -> None:
+    store = opened()
+    store.keep(thanks("first"), [REDIS])
+    store.keep(asked("second", "does the cache run on redis?"))
+    assert regrets(store, "first") == {"facts": "next question"}
+
+
+@pytest.mark.parametrize("more", [{"session": "another"}, {"session": None}, {"uid": 1001}])
+def test_a_question_of_another_conversation_or_user_regrets_nothing(
+    opened: Callable[..., TraceStore], more: dict[str, object]
+) -> None:
+    store = opened()
+    store.keep(thanks("first"), [REDIS])
+    store.keep(asked("second", "does the cache run on redis?", **more))
+    assert regrets(store, "first") == {}
+
+
+def test_a_question_after_the_next_one_or_after_half_an_hour_regrets_nothing(
+    opened: Callable[..., TraceStore], now: list[float]
+) -> None:
+    store = opened()
+    store.keep(thanks("first"), [REDIS])
+    store.keep(asked("second", "and the weather?"))
+    store.keep(asked("third", "does the cache run on redis?"), [REDIS])
+    now[0] += 1801
+    store.keep(asked("fourth", "does the cache run on redis?"))
+    assert [regrets(store, one) for one in ("first", "third")] == [{}, {}]
+
+
+def test_figures_of_rules_add_up_over_the_turns_of_one_user_and_go_with_their_traces(
+    opened: Callable[..., TraceStore], now: list[float]
+) -> None:
+    store = opened(days=30)
+    store.keep(thanks("first"), [REDIS])
+    store.keep(thanks("second", said="The cache is Redis."), [REDIS])
+    store.keep(thanks("theirs", uid=1001), [REDIS])
+    store.keep(replace(thanks("lean"), relevance=replace(THANKS, variant="lean")), [REDIS])
+    of_facts = [one for one in store.relevance_figures(1000) if one.node == "facts"]
+    assert of_facts == [
+        RuleFigures("", "masks.ACKNOWLEDGE", "facts", "hard", 2, 0, 12, 1),
+        RuleFigures("lean", "masks.ACKNOWLEDGE", "facts", "hard", 1, 0, 6, 0),
+    ]
+    now[0] += 31 * DAY
+    store.prune()
+    assert store.relevance_figures(1000) == []
+
+
+def test_a_turn_is_traced_also_where_what_was_kept_out_cannot_be_looked_up(
+    opened: Callable[..., TraceStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> list[ShownEntry]:
+        raise LoreError("the disk is gone")
+
+    keeper = TraceKeeper(opened())
+    with caplog.at_level(logging.WARNING, "lorekeep"):
+        keeper.later(thanks("first"), broken)
+        keeper.close()
+    assert "what the rules of relevance kept out is not known: the disk is gone" in caplog.text
+    assert names(opened()) == ["first"]

@@ -133,6 +133,9 @@ def test_every_node_is_decided_once_and_what_must_stand_stands(
     assert "censors" in found.included and (turns == 0 or "working_memory" in found.included)
     assert found.tokens == sum(NODE[name].cost for name in found.included)
     assert set(found.recovered) <= set(found.soft)
+    assert {one.node for one in found.fired} == {*found.hard, *found.soft}
+    assert {one.node for one in found.fired if not one.recovered} == found.excluded.keys()
+    assert all(one.rule in (f"masks.{mode}", f"rules.{one.node}[0]", f"rules.{one.node}[1]") for one in found.fired)
 
 
 @given(st.dictionaries(st.integers(0, 5), st.lists(st.integers(0, 5), max_size=3)))

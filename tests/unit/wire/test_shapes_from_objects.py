@@ -25,6 +25,7 @@ from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.relevance.gate import Relevance
+from orchestrator.relevance.ledger import RuleFigures
 from orchestrator.reports.models import Fitting, Placement
 from orchestrator.wire.answers import Lore
 from orchestrator.wire.base import ReplyShape
@@ -48,6 +49,7 @@ SOURCES: dict[str, object] = {
     "PlannedMemory": MemoryBudget,
     "PoolReport": PoolState,
     "RelevanceReport": Relevance,
+    "RuleRow": RuleFigures,
     "ShownMemory": ShownEntry,
     "PrefetchReport": Prefetch,
     "ProgressEvent": CodexProgress,
