@@ -94,12 +94,14 @@ class CodexView(ContextView):
 
 
 class KarmaEntry(ContextView):
-    """One remembered thing under a heading of its block, such as `Known Information`. `source` is its record."""
+    """One remembered thing under a heading of its block, such as `Known Information`. `source` is its record; `short`: what
+    may stand in the place of the text where room is needed, '' for nothing."""
 
     heading: Line
     text: str
     source: Line = ""
     node: Line = ""
+    short: str = ""
     pinned: bool = False
 
 

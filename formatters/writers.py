@@ -211,11 +211,15 @@ def _remembered_section(key: str, heading: str, entries: Iterable[KarmaEntry]) -
     for place, entry in enumerate(entries):
         yield Item(
             f"{key}/{place:04d}",
-            ended(f"- {entry.text}"),
+            remembered_line(entry.text),
             entry.source or "karma",
             node=entry.node or "karma",
             pinned=entry.pinned,
         )
+
+
+def remembered_line(text: str) -> str:
+    return ended(f"- {text}")
 
 
 def _heading_order(heading: str) -> int:

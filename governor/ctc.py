@@ -30,10 +30,11 @@ class ClaimKind(StrEnum):
     """What a claim is to the budget."""
 
     FLOOR = "floor"  # identity and codex
-    INSTRUCTION = "instruction"  # environment, karma, whatever is pinned
+    INSTRUCTION = "instruction"  # environment, whatever is pinned
     QUERY = "query"
     FILLER = "filler"  # of an item: what says nothing new
     SUPERSEDED = "superseded"  # a tool's result that a later one replaced
+    MEMORY = "memory"
     TURN = "turn"
     EVIDENCE = "evidence"  # retrieved for this question
     GIST = "gist"  # what stands in the place of earlier turns
@@ -122,7 +123,9 @@ class Sacrifice:
 SACRIFICES = (
     Sacrifice("filler", ClaimKind.FILLER),
     Sacrifice("superseded tool results", ClaimKind.SUPERSEDED, stubbed=True),
+    Sacrifice("memories in short", ClaimKind.MEMORY, stubbed=True),
     Sacrifice("older turns", ClaimKind.TURN),
+    Sacrifice("memories", ClaimKind.MEMORY),
     Sacrifice("evidence", ClaimKind.EVIDENCE),
     Sacrifice("gists", ClaimKind.GIST),
 )

@@ -13,7 +13,7 @@ import governor_day
 from governor_day import DAY, MINUTE, PROGRAMS, TOTAL, Day, Moment
 from published_models import DESKTOP, MODELS, granted
 
-from governor.ctc import DEPTH, NEVER_CUT, SACRIFICES, ClaimKind
+from governor.ctc import DEPTH, NEVER_CUT, SACRIFICES, ClaimKind, Sacrifice
 from governor.pressure import START, Level, PressureReading, step, thresholds
 from governor.settings import GIB, PressureSettings, short_count
 
@@ -164,14 +164,17 @@ def card() -> Iterator[str]:
 
 LEFT_OF = {
     ClaimKind.FILLER: "every word is left, once",
-    ClaimKind.SUPERSEDED: "a stub is left",
     ClaimKind.TURN: "one gist of them all is left",
 }
 
 
+def _left_of(one: Sacrifice) -> str:
+    return "a short form is left" if one.stubbed else LEFT_OF.get(one.kind, "nothing is left")
+
+
 def sacrifice() -> Iterator[str]:
     rows = [(f"{DEPTH}: turns beyond it", "only where it is set", SPARE)]
-    rows += [(one.name, LEFT_OF.get(one.kind, "nothing is left"), KV) for one in SACRIFICES]
+    rows += [(one.name, _left_of(one), KV) for one in SACRIFICES]
     rows += [("refused, with the numbers", "nothing has been lost", LEVELS[Level.HIGH])]
     for at, (name, how, fill) in enumerate(rows):
         y = 16 + 38 * at

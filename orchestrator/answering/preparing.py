@@ -436,7 +436,7 @@ class Preparer:
             decision=decision,
             prefetch=prefetch,
             relevance=relevant,
-            recalled=recalled,
+            recalled=replace(recalled, karma=recalled.karma.held(within.turn.karma)),
             gathered=gathered,
             job=self._job(asked, within.composed),
             unseen=unseen,

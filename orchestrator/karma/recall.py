@@ -38,6 +38,8 @@ from orchestrator.relevance.intent import (
 )
 
 TOKEN_CHARS = 4
+SOURCE = "memory:"  # before the id, in what a prompt says of its items
+SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
 HEADINGS = {
@@ -60,13 +62,16 @@ MEMORY_NODES = frozenset({node for _, node in HEADINGS.values()} | PLACES.keys()
 @dataclass(frozen=True)
 class ShownEntry:
     """A memory in a prompt: its id and kind, the text of it that is shown, and the moment of its record's last change.
-    `node`: of the gate; that of its kind where none is named."""
+    `node`: of the gate; that of its kind where none is named. `short`: what may stand in the text's place; `pinned`: the
+    text stays whatever room is needed."""
 
     id: str
     kind: Kind
     text: str
     updated: float
     node: str = ""
+    short: str = ""
+    pinned: bool = False
 
     @property
     def place(self) -> tuple[str, str]:
@@ -85,6 +90,18 @@ class PinnedKarma:
     @property
     def view(self) -> KarmaView:
         return KarmaView(entries=tuple(_entry(one) for one in self.entries if one.node not in AROUND))
+
+    def held(self, view: KarmaView) -> "PinnedKarma":
+        """What a prompt holds of it after room was needed: `view`, and what stands in the Environment."""
+        left = {one.source: one for one in view.entries}
+        entries = tuple(
+            one
+            if one.node in AROUND
+            else replace(one, text=left[SOURCE + one.id].text, short=left[SOURCE + one.id].short)
+            for one in self.entries
+            if one.node in AROUND or SOURCE + one.id in left
+        )
+        return self if entries == self.entries else replace(self, entries=entries, why=self.why or SHORTENED)
 
     @property
     def around(self) -> tuple[KarmaEntry, ...]:
@@ -145,7 +162,8 @@ class Recall:
         if pinned is not None and not refresh_due(pinned, self._changed(asked.uid, pinned), frame.name, intent):
             return ()
         always, chosen, _ = self._chosen(asked, frame, intent, _plan(asked, frame, intent))
-        return tuple(one for one in (*always, *map(_shown, chosen)) if one.id not in had)
+        found = (_shown(one.record, one.shown) for one in chosen)
+        return tuple(one for one in (*always, *found) if one.id not in had)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
         """An answer was given with this block: which of the memories that were searched for it references is kept. Raises
@@ -171,7 +189,7 @@ class Recall:
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         always, chosen, room = self._chosen(question, frame, intent, plan)
-        found = list(map(_shown, chosen))
+        found = [_shown(one.record, one.shown) for one in chosen]
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has stays
         entries = kept if kept and not found else (*always, *found)
@@ -206,10 +224,7 @@ class Recall:
     def _always(self, question: RecallQuestion) -> tuple[ShownEntry, ...]:
         """What stands in every block."""
         chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of)
-        return tuple(
-            ShownEntry(record.id, record.kind, _with_reason(record, text), record.updated, node)
-            for node, record, text in chosen
-        )
+        return tuple(replace(_shown(record, _with_reason(record, text)), node=node) for node, record, text in chosen)
 
     def _found(
         self,
@@ -295,20 +310,25 @@ def tokens_of(text: str) -> int:
     return -(-len(text) // TOKEN_CHARS)
 
 
-def _shown(one: RankedMemory) -> ShownEntry:
-    return ShownEntry(one.record.id, one.record.kind, one.shown, one.record.updated)
-
-
 def _with_reason(record: MemoryRecord, text: str) -> str:
     """One line; a memory whose code changed says so to the model."""
     line = text if record.verbatim else " ".join(text.split())
     return f"{line} (may be outdated: {record.suspect})" if record.suspect else line
 
 
+def _shown(record: MemoryRecord, text: str) -> ShownEntry:
+    """Its line, where that is shorter than the text, and what no need of room may change."""
+    pinned = record.verbatim or record.pinned or record.kind is Kind.CENSOR
+    short = "" if pinned else _with_reason(record, record.micro)
+    return ShownEntry(
+        record.id, record.kind, text, record.updated, short=short if len(short) < len(text) else "", pinned=pinned
+    )
+
+
 def _entry(one: ShownEntry) -> KarmaEntry:
     heading, node = one.place
     return KarmaEntry(
-        heading=heading, text=one.text, source=f"memory:{one.id}", node=node, pinned=one.kind is Kind.CENSOR
+        heading=heading, text=one.text, source=f"{SOURCE}{one.id}", node=node, short=one.short, pinned=one.pinned
     )
 
 

@@ -12,13 +12,13 @@ Nothing here runs a model. Who does may put a gist in the place of the extract: 
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
 from formatters.blocks import Role
-from formatters.context import AmendmentView, AttachmentView, GistView, StateView, TurnContext, TurnView
+from formatters.context import AmendmentView, AttachmentView, GistView, KarmaView, StateView, TurnContext, TurnView
 from formatters.writers import gist_item
 from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
@@ -86,6 +86,7 @@ class Governed:
 
 
 _IN_LINE = {
+    SourceKind.MEMORY: "record of memory",
     SourceKind.EVIDENCE: "passage",
     SourceKind.EARLIER_EVIDENCE: "passage of earlier turns",
     SourceKind.RESULT: "tool result",
@@ -250,8 +251,19 @@ def _with_gists(turn: TurnContext, gists: tuple[GistView, ...]) -> TurnContext:
 
 def shortened(turn: TurnContext, claims: Iterable[SourcedClaim], settlement: Settlement) -> TurnContext:
     """The context without what the verdicts took."""
-    cut = frozenset(one.source for one, verdict in zip(claims, settlement.verdicts, strict=True) if _lost(verdict))
-    return turn.model_copy(update={"state": _shorter_state(turn.state, cut)})
+    taken = {one.source: verdict.action for one, verdict in losses_of(claims, settlement.verdicts)}
+    update = {"karma": _shorter_karma(turn.karma, taken), "state": _shorter_state(turn.state, taken.keys())}
+    return turn.model_copy(update=update)
+
+
+def _shorter_karma(karma: KarmaView, taken: Mapping[ClaimSource, Action]) -> KarmaView:
+    actions = [taken.get(ClaimSource(SourceKind.MEMORY, at=at), Action.KEEP) for at in range(len(karma.entries))]
+    kept = [(one, action) for one, action in zip(karma.entries, actions, strict=True) if action is not Action.DROP]
+    entries = (
+        one.model_copy(update={"text": one.short, "short": ""}) if action is Action.CONDENSE and one.short else one
+        for one, action in kept
+    )
+    return karma.model_copy(update={"entries": tuple(entries)})
 
 
 def _lost(verdict: Verdict) -> bool:

@@ -1,7 +1,8 @@
 """The claims of a composed prompt on its budget, and what each of them is in the turn's context. Knows no engine.
 
     floor                     one claim, never cut: a question never changes the floor
-    Environment, template     instructions, as is Karma
+    Environment, template     instructions, as is what of Karma is pinned
+    Karma                     memories, the last of their block first, each with its short form
     State, gists              what stands in the place of turns that are gone
     State, closed turns       a turn for each question with its answers; its evidence and tool results apart, with stubs
     State, this turn          evidence, lowest rank first; attachments, verbatim texts and amendments are pinned
@@ -18,6 +19,7 @@ from enum import Enum
 from formatters.blocks import FLOOR, BlockKind, Item, Role
 from formatters.context import Evidence, StateView, TurnContext
 from formatters.template import PromptPart, parts
+from formatters.writers import remembered_line
 from governor.ctc import Claim, ClaimKind
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.evidence import TokenCounter, written
@@ -35,6 +37,7 @@ class SourceKind(Enum):
 
     FIXED = "parts"  # nothing that could be taken away
     FILLER = "repeated and empty text"
+    MEMORY = "memories"
     GIST = "gists"
     EXCHANGE = "turns"  # questions that are over, with their answers
     EARLIER_EVIDENCE = "passages of earlier turns"
@@ -44,7 +47,7 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True)
 class ClaimSource:
-    """`turn`: number of the message in State; `at`: of the exchange or passage; `name`: of what is fixed."""
+    """`turn`: number of the message in State; `at`: of the exchange, passage or memory; `name`: of what is fixed."""
 
     kind: SourceKind = SourceKind.FIXED
     turn: int = 0
@@ -66,7 +69,7 @@ async def claims_of(turn: TurnContext, composed: Composed, tokens: TokenCounter)
     leaner = lean(turn.state)
     texts = [_lean_text(block, item, leaner) for block, item in items]
     lean_counts = await tokens.count(texts)
-    sorter = _Sorter(turn.state, await _stub_counts(turn.state, tokens))
+    sorter = _Sorter(turn, await _stub_counts(turn, tokens))
     for (block, item), count, text, lean_count in zip(items, counts, texts, lean_counts, strict=True):
         sorter.take(block, item, (count, len(item.text)), (min(count, lean_count), len(text)))
     literals = composed.assembled.tokens - composed.assembled.floor.tokens - sum(counts)
@@ -103,8 +106,9 @@ def stub_of(one: Evidence) -> Evidence:
 class _Sorter:
     """Sums up items by the claim that they belong to."""
 
-    def __init__(self, state: StateView, stubs: Mapping[ClaimSource, int]) -> None:
-        self._state = state
+    def __init__(self, turn: TurnContext, stubs: Mapping[ClaimSource, int]) -> None:
+        self._state = state = turn.state
+        self._memories = {one.source: at for at, one in enumerate(turn.karma.entries) if one.source and not one.pinned}
         self._first = state.gone + 1  # the number of the first turn that is left, as sentences name it
         self._stubs = stubs
         self._calls = calls_of(state.turns)
@@ -128,6 +132,8 @@ class _Sorter:
         self._sizes[source] = tokens + size[0], characters + size[1]
 
     def _source_of(self, block: BlockKind, item: Item) -> ClaimSource:
+        if block is BlockKind.KARMA and item.source in self._memories:
+            return ClaimSource(SourceKind.MEMORY, at=self._memories[item.source])
         if block is not BlockKind.STATE or item.pinned or item.node == "codex":
             return ClaimSource(turn=item.turn, name=item.source or block.value)
         if item.node == "gist":
@@ -164,6 +170,9 @@ class _Sorter:
             return _fixed(source.name, tokens, characters).claim
         if source.kind is SourceKind.EVIDENCE:
             return Claim(name, ClaimKind.EVIDENCE, tokens, characters, weight=-source.at)
+        if source.kind is SourceKind.MEMORY:
+            stub = min(tokens, self._stubs[source])
+            return Claim(name, ClaimKind.MEMORY, tokens, characters, weight=-source.at, stub=stub)
         if source.kind is SourceKind.GIST:
             return Claim(name, ClaimKind.GIST, tokens, characters, weight=source.at)
         if source.kind in (SourceKind.EXCHANGE, SourceKind.FILLER):
@@ -205,16 +214,23 @@ def _less(size: _Size, other: _Size) -> _Size:
     return size[0] - other[0], size[1] - other[1]
 
 
-async def _stub_counts(state: StateView, tokens: TokenCounter) -> dict[ClaimSource, int]:
+async def _stub_counts(turn: TurnContext, tokens: TokenCounter) -> dict[ClaimSource, int]:
     """Tokens of the stub of each claim that has one."""
-    stubs = {
-        ClaimSource(SourceKind.EARLIER_EVIDENCE, at, rank): written(stub_of(one))
-        for at, turn in enumerate(state.turns)
-        for rank, one in enumerate(turn.evidence)
+    memories = {
+        ClaimSource(SourceKind.MEMORY, at=at): remembered_line(one.short or one.text)
+        for at, one in enumerate(turn.karma.entries)
     }
-    for at, (turn, call) in enumerate(zip(state.turns, calls_of(state.turns), strict=True)):
-        if turn.role is Role.TOOL:
-            stubs[ClaimSource(SourceKind.RESULT, at)] = result_stub(call, turn.text)
+    passages = {
+        ClaimSource(SourceKind.EARLIER_EVIDENCE, at, rank): written(stub_of(one))
+        for at, earlier in enumerate(turn.state.turns)
+        for rank, one in enumerate(earlier.evidence)
+    }
+    results = {
+        ClaimSource(SourceKind.RESULT, at): result_stub(call, earlier.text)
+        for at, (earlier, call) in enumerate(zip(turn.state.turns, calls_of(turn.state.turns), strict=True))
+        if earlier.role is Role.TOOL
+    }
+    stubs = memories | passages | results
     return dict(zip(stubs, await tokens.count(list(stubs.values())), strict=True))
 
 

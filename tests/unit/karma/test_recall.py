@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from formatters.context import KarmaView
 from formatters.writers import karma_items
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, karma_from_json, karma_to_json
 from orchestrator.karma.records import CodeCitation, Kind, NewMemory
@@ -105,6 +106,32 @@ def test_a_question_without_a_frame_of_its_own_keeps_that_of_the_conversation(st
     first = recalled(store, "Why does this raise an exception?")
     assert recalled(store, "and in line 7?", first.karma).frame.name == "debug"
     assert recalled(store, "fix it", first.karma).frame.name == "task"
+
+
+def test_what_a_prompt_had_no_room_for_leaves_the_block_and_the_rest_stays(store: MemoryStore) -> None:
+    remember(store, "Never push to main.", Kind.CENSOR)
+    long = remember(store, "The cache is Redis. " + "It expires keys after a day of silence. " * 4)
+    remember(store, "We chose Redis for the cache.", Kind.DECISION)
+    karma = recalled(store, "what is the cache?").karma
+    whole = karma.view.entries
+    shorter = tuple(
+        one.model_copy(update={"text": one.short, "short": ""}) if one.source == f"memory:{long.id}" else one
+        for one in whole
+        if one.heading != "Relevant Past Decisions"
+    )
+    held = karma.held(KarmaView(entries=shorter))
+    assert held.view.entries == shorter
+    assert held.why == "shortened to save room"
+    assert karma.held(karma.view) is karma
+    kept = recalled(store, "and that?", held).karma
+    assert kept.entries == held.entries
+
+
+def test_verbatim_and_pinned_memories_have_no_short_form(store: MemoryStore) -> None:
+    text = "The cache is Redis." + " It expires keys after a day of silence." * 4
+    store.consecrate(ME, remember(store, text).id)
+    (entry,) = recalled(store, "what is the cache?").karma.entries
+    assert (entry.text, entry.short, entry.pinned) == (text, "", True)
 
 
 def test_a_greeting_searches_nothing_but_constraints_stand(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,6 +212,60 @@ async def test_the_order_is_stubs_then_oldest_turns_then_evidence(
     assert all(order.index(few[-1]) <= order.index(more[-1]) for few, more in pairwise(reasons))
 
 
+def remembering(*texts: str, pinned: bool = False) -> KarmaView:
+    """Memories, the best first, each with the first three of its words as its short form."""
+    entries = (
+        KarmaEntry(heading="Known Information", text=text, source=f"memory:{at}", short=" ".join(text.split()[:3]))
+        for at, text in enumerate(texts)
+    )
+    return KarmaView(entries=tuple(one.model_copy(update={"pinned": pinned}) for one in entries))
+
+
+MEMORIES = remembering("the cache is redis on port six", "the store is sqlite in one file", "the door is red and old")
+
+
+async def test_memories_are_told_in_short_before_a_turn_goes_and_leave_after_the_turns(
+    govern: Callable[..., object], turn: TurnContext, composer: Composer
+) -> None:
+    full = turn.model_copy(update={"karma": MEMORIES})
+    fitting, reasons, last = (await composer.compose(full)).assembled.tokens, [], None
+    while True:
+        try:
+            last = await govern(full, tokens=fitting - 1)
+        except OverBudget:
+            break
+        fitting = last.composed.assembled.tokens
+        reasons.append([action.rpartition("(")[2].rstrip(")") for action in last.actions])
+    order = ["superseded tool results", "memories in short", "older turns", "memories", "evidence"]
+    assert list(dict.fromkeys(reason for some in reasons for reason in some)) == order
+    assert last is not None and last.turn.karma == KarmaView()
+    assert "3 records of memory" in last.left_out(in_session=False)
+
+
+async def test_the_last_memory_of_a_block_is_shortened_first(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    turn = a_turn().model_copy(update={"karma": MEMORIES})
+    whole = (await composer.compose(turn)).assembled.tokens
+    result = await govern(turn, tokens=whole - 1)
+    assert [one.text for one in result.turn.karma.entries] == [
+        "the cache is redis on port six",
+        "the store is sqlite in one file",
+        "the door is",
+    ]
+    (action,) = result.actions
+    assert action.startswith("memory:2 shortened to ")
+
+
+async def test_a_pinned_memory_is_never_shortened(
+    govern: Callable[..., object], a_turn: Turns, composer: Composer
+) -> None:
+    turn = a_turn().model_copy(update={"karma": remembering("never push to main", pinned=True)})
+    whole = (await composer.compose(turn)).assembled.tokens
+    with pytest.raises(OverBudget):
+        await govern(turn, tokens=whole - 1)
+
+
 async def test_the_lowest_rank_of_evidence_goes_first(
     govern: Callable[..., object], a_turn: Turns, composer: Composer
 ) -> None:
