@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -26,6 +26,7 @@ from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
+from orchestrator.karma.learning import VotedAnswer
 from orchestrator.karma.memories import Memories
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
@@ -438,14 +439,21 @@ class Program:
 
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
         before, trace = await self.traces_kept.run(lambda store: store.vote(principal.uid, name, body.vote, body.note))
-        if body.vote != before:
-            await asyncio.to_thread(self._rate_shown, principal.uid, trace.memories, MemoryChange(do=body.vote))
+        voted = VotedAnswer(
+            uid=principal.uid,
+            trace=trace.id,
+            question=trace.question,
+            answer=trace.answer,
+            up=body.vote == "up",
+            note=body.note,
+            codex=trace.codex,
+            memories=trace.memories,
+            sigil=principal.sigil,
+            moved=body.vote != before,
+            may_write=principal.may("memory:write"),
+        )
+        await asyncio.to_thread(self.kept_memories.voted, voted)
         return trace
-
-    def _rate_shown(self, uid: int, memories: Sequence[str], change: MemoryChange) -> None:
-        for one in memories:
-            with suppress(NotFound):  # it was forgotten meanwhile
-                self.kept_memories.change(uid, one, change)
 
     # -- identities
 

@@ -9,6 +9,7 @@ from orchestrator.answering.inference import Finished
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
+from orchestrator.karma.records import Kind
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,16 @@ def saved(
 def heard(prepared: PreparedQuestion, trace: str) -> HeardTurn:
     """The turn as it is learned from: the words of the user, and the answer before them."""
     principal, codex = prepared.ask.principal, prepared.codex_state
-    said = [one.text for one in prepared.conversation.state.turns if one.role is Role.ASSISTANT]
+    turns, karma = prepared.conversation.state.turns, prepared.conversation.karma
+    said = [one.text for one in turns if one.role is Role.ASSISTANT]
+    shown = karma.entries if karma is not None else ()
     return HeardTurn(
         uid=principal.uid,
         text=prepared.messages.question,
         codex=codex.name if codex is not None else None,
         before=said[-1] if said else "",
+        earlier=tuple(one.text for one in turns if one.role is Role.USER),
+        procedures={one.id: one.text for one in shown if one.kind is Kind.PROCEDURE},
         sigil=principal.sigil,
         source=f"trace:{trace}",
     )

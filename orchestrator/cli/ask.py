@@ -428,11 +428,13 @@ def noted_lines(noted: Any) -> list[str]:
 
 
 def noted_as(one: dict[str, Any]) -> str:
+    if one.get("suggested"):
+        return f"proposed outcome {one['suggested']} of"
     return "proposed" if one["state"] == "proposed" else "noted" if one["made"] else "confirmed"
 
 
 def done_with(one: dict[str, Any]) -> str:
-    if one["state"] == "proposed":
+    if one["state"] == "proposed" or one.get("suggested"):
         return f"keep it: lore memory confirm {one['id']}"
     return f"undo: lore memory forget {one['id']}" if one["made"] else f"lore memory show {one['id']}"
 

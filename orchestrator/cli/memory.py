@@ -215,7 +215,15 @@ def review_page(report: Report) -> str:
 
 
 def why(one: Report) -> str:
-    return f"may be outdated: {one['suspect']}" if one["suspect"] else f"{one['state']}, from {one['source']}"
+    if one["suspect"]:
+        return f"may be outdated: {one['suspect']}"
+    if one["suggested"]:
+        return f"its outcome may be {one['suggested']}; another one: lore memory outcome {one['id']} OUTCOME"
+    if one["kind"] == "censor" and one["state"] == "active":
+        return (
+            f"triggered {one['activations']} times; confirm makes it block, lore memory rate {one['id']} down says no"
+        )
+    return f"{one['state']}, from {one['source']}"
 
 
 def whole_page(report: Report) -> str:
@@ -227,7 +235,9 @@ def whole_page(report: Report) -> str:
         ("about", ", ".join(filter(None, (about, one["codex"])))),
         ("made", f"{when}, by {one['source']}"),
         ("trust", f"{one['trust']:.2f}, confidence {one['confidence']:.2f}, confirmed {one['confirmations']} times"),
-        ("used by", plural(one["activations"], "answer")),
+        ("watches", f"{one['watches']}s for {one['trigger']!r}: {one['severity']}" if one["trigger"] else ""),
+        ("used by" if one["kind"] != "censor" else "triggered by", plural(one["activations"], "answer")),
+        ("judged", f"{plural(one['judged'], 'time')}, {one['effectiveness']:.0%} right" if one["judged"] else ""),
         ("outcome", one["outcome"] or ""),
         ("outdated", one["suspect"]),
         ("replaced by", one["successor"]),

@@ -4,6 +4,9 @@
     2  the same of another kind within 48 hours   is the one that stands
     3  subject and attribute with another value   supersedes; the older of both is the superseded one
     4  anything else                              is new
+    5  judged five times or more                  a procedure is EFFECTIVE above 0.6, INEFFECTIVE below 0.4; a censor below
+                                                  0.4 is RETIRED, unless it is pinned
+    6  triggered                                  a censor is ACTIVE; from five times a person may promote it to `block`
 
 A proposal confirms and supersedes nothing.
 """
@@ -22,12 +25,16 @@ from orchestrator.karma.records import (
     MemoryRecord,
     MemoryState,
     NewMemory,
+    Severity,
     may_become,
 )
 
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
 IMPORT = "import"  # the source of what an export brought
 MERGED_WITHIN_S = 48 * 3600.0
+JUDGED_FROM = 5  # judgements: of fewer nothing is concluded
+EFFECTIVE_ABOVE, INEFFECTIVE_BELOW = 0.6, 0.4
+ESCALATED_FROM = 5  # triggers
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,14 @@ def _imported(new: NewMemory, alike: Sequence[MemoryRecord], same: Sequence[Memo
 
 
 def confirmed(record: MemoryRecord) -> MemoryRecord:
-    """A fact after it was stated once more; a proposal stands from then on."""
+    """A fact after it was stated once more; a proposal stands from then on, a suggested outcome is the outcome, and a
+    censor that may be promoted blocks."""
     count = record.confirmations + 1
+    if record.suggested is not None and not record.suspect:
+        state = led(record, MemoryState.REVIEWED) if record.state is not MemoryState.REVIEWED else record.state
+        return replace(record, state=state, outcome=record.suggested, suggested=None)
+    if may_be_promoted(record) and not record.suspect:
+        return replace(record, state=led(record, MemoryState.ESCALATED), severity=Severity.BLOCK)
     if record.state is MemoryState.PROPOSED:
         return replace(record, state=FIRST[record.kind], confirmations=count - 1)
     if record.kind is not Kind.FACT or record.state is MemoryState.SUPERSEDED:
@@ -89,6 +102,51 @@ def confirmed(record: MemoryRecord) -> MemoryRecord:
     return replace(
         record, state=state if may_become(Kind.FACT, record.state, state) else record.state, confirmations=count
     )
+
+
+def judged(record: MemoryRecord, *, right: bool) -> MemoryRecord:
+    """A procedure or a censor after it was said whether it was right once more; other kinds as they are."""
+    if record.kind not in (Kind.PROCEDURE, Kind.CENSOR):
+        return record
+    count = record.judged + 1
+    share = (record.effectiveness * record.judged + right) / count
+    after = replace(record, judged=count, effectiveness=round(share, 4))
+    state = _state_by_effect(after)
+    return replace(after, state=state) if may_become(record.kind, record.state, state) else after
+
+
+def _state_by_effect(record: MemoryRecord) -> MemoryState:
+    if record.judged < JUDGED_FROM or record.state in HIDDEN:
+        return record.state
+    if record.kind is Kind.CENSOR:
+        wrong = record.effectiveness < INEFFECTIVE_BELOW and not record.pinned
+        return MemoryState.RETIRED if wrong else record.state
+    if record.effectiveness > EFFECTIVE_ABOVE:
+        return MemoryState.EFFECTIVE
+    return MemoryState.INEFFECTIVE if record.effectiveness < INEFFECTIVE_BELOW else MemoryState.ACTIVE
+
+
+def triggered(record: MemoryRecord) -> MemoryRecord:
+    """A censor after a text triggered it."""
+    state = MemoryState.ACTIVE if record.state is MemoryState.CREATED else record.state
+    return replace(record, activations=record.activations + 1, state=state)
+
+
+def may_be_promoted(record: MemoryRecord) -> bool:
+    """A censor that warned often, and not wrongly as far as anybody said."""
+    often = record.kind is Kind.CENSOR and record.activations >= ESCALATED_FROM
+    return (
+        often
+        and record.state is MemoryState.ACTIVE
+        and (not record.judged or record.effectiveness >= EFFECTIVE_ABOVE)
+        and record.severity is not Severity.BLOCK
+    )
+
+
+def asks_for_review(record: MemoryRecord) -> bool:
+    """Whether a person should look at it."""
+    odd = record.state in (MemoryState.PROPOSED, MemoryState.INEFFECTIVE)
+    return odd or bool(record.suspect) or record.suggested is not None or may_be_promoted(record)
 
 
 ENDS = {

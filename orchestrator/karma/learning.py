@@ -9,15 +9,12 @@ What the model said is never kept as it stands: an answer that the user confirms
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from orchestrator.errors import SettingsError, instead
-from orchestrator.karma.records import Kind, MemoryState, NewMemory, Severity, WatchedText
+from orchestrator.karma.learning_rules import WHY, LearningRule, LearningRules, shipped_rules
+from orchestrator.karma.records import DecisionOutcome, Kind, MemoryState, NewMemory, Severity, WatchedText
 from orchestrator.prompt.phrases import read_part
 from orchestrator.relevance.intent import is_greeting
 
@@ -29,6 +26,8 @@ MOST = 4  # memories of a turn: more sentences that fit are a pasted document, a
 MOST_NAMED = 60  # characters of a subject or an attribute
 UNSURE = 0.5  # confidence of what is proposed
 MARK = "\ufffc"  # stands for an object in a text
+MOST_OUTCOME = 200  # characters of a turn that tells an outcome
+MOST_QUOTED = 200  # characters of a question and of an answer in a counter-memory
 STEPS = 2  # a procedure has so many at least
 USER = "user"  # the subject of what is known of whoever asks
 
@@ -49,8 +48,8 @@ _STEP = re.compile(r"\s{0,3}(\d{1,2})[.)]\s+(\S.*)")
 _BULLET = re.compile(r"\s{0,3}[-*•]\s+")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"')]*\s+(?=\S)")
 _CODE_LIKE = re.compile(r"[{};]\s*$|=>|==|:=|\w\(\)|</|\w\s=\s\S|\breturn\s")
-_NAMED = re.compile(r"[\"']?[A-Z/~.]|[^\W\d]\S*[_/.\d]\S*")
-_WHY = re.compile(r",?\s+(?:because|since|so that)\b")
+
+
 _CONFIRMS = re.compile(
     r"(?:yes|yep|yeah|exactly|correct|right|confirmed|indeed|true|absolutely)"
     r"(?:[,.! ]+(?:that'?s|this is|that is|you are|you're|it is|it's)? ?(?:right|correct|true|exactly right|it|so))?"
@@ -59,26 +58,44 @@ _CONFIRMS = re.compile(
     re.IGNORECASE,
 )
 _CHOICES = ("yes", "yep", "yeah", "right", "true", "absolutely", "indeed")  # alone they answer a question, or nod
-_WORD = re.compile(r"\{(\w+)\}|\[([^\]]+)\]\s*|\(([^)]+)\)|(\s+)|([^\s{\[(]+)")
-_KEYS = frozenset({"kind", "forms", "sure", "named", "except", "subject", "attribute"})
-_LISTS = (
-    *("openers", "remember", "hedges", "unsure", "points_elsewhere", "articles"),
-    *("not_stated", "asks", "lists"),
-)
-_GROUPS = frozenset({"value", "text", "subject", "attribute"})
 
 
 @dataclass(frozen=True)
 class HeardTurn:
-    """A turn as learning reads it. `text`: the question, without what was attached; `before`: the answer before it, '' at
-    the beginning; `source`: of the memories."""
+    """A turn as learning reads it. `text`: the question, without what was attached; `earlier`: the questions before it, the
+    last one last, and `before` the last answer, '' at the beginning; `procedures`: those that its prompt had, by id, as
+    they were shown; `source`: of the memories."""
 
     uid: int
     text: str
     codex: str | None = None
     before: str = ""
+    earlier: tuple[str, ...] = ()
+    procedures: Mapping[str, str] = field(default_factory=dict)
     sigil: str = ""
     source: str = "user"
+
+
+@dataclass(frozen=True)
+class VotedAnswer:
+    """A person's word on an answer. `moved`: it is another vote than before; `memories`: ids of those in its prompt;
+    `may_write`: whether a memory may be made of it."""
+
+    uid: int
+    trace: str
+    question: str
+    answer: str
+    up: bool
+    note: str = ""
+    codex: str | None = None
+    memories: tuple[str, ...] = ()
+    sigil: str = ""
+    moved: bool = True
+    may_write: bool = True
+
+    @property
+    def source(self) -> str:
+        return f"trace:{self.trace}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +121,7 @@ def learned(turn: HeardTurn, learn: Learn = "on") -> list[NewMemory]:
 
 def statements(text: str) -> list[Statement]:
     """What the user states in these words, each once."""
-    rules = _rules()
+    rules = shipped_rules()
     own = own_words(text)
     if rules.not_stated.match(_folded(own).lstrip()):
         return []
@@ -120,9 +137,54 @@ def agreed(text: str, before: str) -> list[Statement]:
         return []
     stated = own_words(before).strip()
     sentences = [one for one in _SENTENCE.split(" ".join(stated.split())) if one]
-    if len(sentences) != 1 or stated != before.strip() or not _says_something(sentences[0], _rules()):
+    if len(sentences) != 1 or stated != before.strip() or not _says_something(sentences[0], shipped_rules()):
         return []
     return [Statement(Kind.FACT, _sentence(sentences[0]), sure=False)]
+
+
+def counter_memory(voted: VotedAnswer) -> NewMemory:
+    """Why an answer was wrong, as a proposal that cites its trace."""
+    asked, said = (one_line(text, MOST_QUOTED) for text in (voted.question, voted.answer))
+    return NewMemory(
+        uid=voted.uid,
+        kind=Kind.FACT,
+        text=f'Asked "{asked}", the answer "{said}" was wrong: {_sentence(voted.note)}',
+        codex=voted.codex,
+        subject=voted.source,
+        attribute="wrong",
+        source=voted.source,
+        sigil=voted.sigil,
+        state=MemoryState.PROPOSED,
+    )
+
+
+def one_line(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def outcome_told(text: str) -> DecisionOutcome | None:
+    """What a short turn says of what was done before; None where it says nothing of that."""
+    own = own_words(text).strip()
+    first = next((one for one in _SENTENCE.split(own) if one.strip()), "")
+    if len(own) > MOST_OUTCOME or not _says_something(first, rules := shipped_rules()):
+        return None
+    opened = rules.openers.match(first)
+    if opened is not None and opened["hedge"] is not None:
+        return None
+    rest = first[opened.end() :] if opened else first
+    found = rules.outcome.match(rest)
+    return (
+        None
+        if found is None or rules.unsure.search(rest)
+        else DecisionOutcome(str(found.lastgroup).rstrip("0123456789"))
+    )
+
+
+def last_decision(earlier: Sequence[str]) -> Statement | None:
+    """The last decision that these questions state, which an outcome is about."""
+    said = (one for text in reversed(earlier) for one in reversed(statements(text)) if one.kind is Kind.DECISION)
+    return next(said, None)
 
 
 def own_words(text: str) -> str:
@@ -205,14 +267,17 @@ def _stated(sentence: str, rules: "LearningRules") -> Statement | None:
     found = _read(rest, rules)
     if found is None and asked and len(rest.split()) > 2:
         found = Statement(Kind.FACT, _sentence(rest), sure=not _points(rest, rules))
-    return None if found is None else replace(found, sure=found.sure and not hedged)
+    if found is None:
+        return None
+    sure = found.sure or (asked and not _points(rest, rules))  # who says that it is to be kept is sure of it
+    return replace(found, sure=sure and not hedged)
 
 
 def _read(sentence: str, rules: "LearningRules", kind: Kind | None = None) -> Statement | None:
     """By the first form that fits; `kind`: of rules for this kind alone, else of all but procedures."""
     folded = _folded(sentence).strip().rstrip(".!")
     for rule in rules.rules:
-        if (rule.kind is Kind.PROCEDURE) == (kind is Kind.PROCEDURE) and (match := rule.pattern(folded)):
+        if (rule.kind is Kind.PROCEDURE) == (kind is Kind.PROCEDURE) and (match := rule.matched(folded)):
             return _of_rule(rule, match, sentence.strip(), rules)
     return None
 
@@ -223,7 +288,7 @@ def _of_rule(rule: "LearningRule", match: re.Match[str], sentence: str, rules: "
     core = groups.get("value") or groups.get("text") or "-"
     if any(_is_pointer(value, rules) for value in groups.values() if value):
         return None
-    unsure = _points(core, rules) or rules.unsure.search(_WHY.split(_folded(sentence))[0]) is not None
+    unsure = _points(core, rules) or rules.unsure.search(WHY.split(_folded(sentence))[0]) is not None
     unsure = unsure or ("value" in groups and core.split()[0] in rules.articles and not rule.named)
     return Statement(
         rule.kind,
@@ -243,7 +308,7 @@ def _is_pointer(value: str, rules: "LearningRules") -> bool:
 
 def _points(text: str, rules: "LearningRules") -> bool:
     """Begins or ends with a word that stands for what another sentence says."""
-    words = re.findall(r"[\w']+", _WHY.split(_folded(text))[0].lower())
+    words = re.findall(r"[\w']+", WHY.split(_folded(text))[0].lower())
     return bool(words) and (words[0] in rules.pointers or words[-1] in rules.pointers)
 
 
@@ -285,134 +350,3 @@ def _memory(turn: HeardTurn, said: Statement) -> NewMemory:
 
 def _folded(text: str) -> str:
     return text.translate(_APOSTROPHES)
-
-
-# -- the rules
-
-
-@dataclass(frozen=True)
-class LearningRule:
-    """One table of the file: forms that give a kind."""
-
-    kind: Kind
-    forms: tuple[re.Pattern[str], ...]
-    excluded: re.Pattern[str]
-    sure: bool = True
-    named: bool = False
-    subject: str = ""
-    attribute: str = ""
-
-    def pattern(self, sentence: str) -> re.Match[str] | None:
-        found = (match for form in self.forms if (match := form.match(sentence)))
-        return next(filter(self._may_be, found), None)
-
-    def _may_be(self, match: re.Match[str]) -> bool:
-        groups = match.groupdict()
-        said = groups.get("text") or groups.get("value") or ""
-        return not self.excluded.match(said) and not (self.named and not _NAMED.match(said))
-
-
-@dataclass(frozen=True)
-class LearningRules:
-    """The whole file."""
-
-    rules: tuple[LearningRule, ...]
-    openers: re.Pattern[str]
-    unsure: re.Pattern[str]
-    not_stated: re.Pattern[str]
-    asks: re.Pattern[str]
-    lists: re.Pattern[str]
-    pointers: frozenset[str]
-    articles: frozenset[str]
-
-
-@cache
-def _rules() -> LearningRules:
-    return read_rules(files(__package__).joinpath("learning.toml").read_text(encoding="utf-8"))
-
-
-def read_rules(text: str) -> LearningRules:
-    """`text`: TOML as in learning.toml. Raises SettingsError that names the faulty key."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as fault:
-        raise SettingsError(f"learning: {fault}", "write it as the shipped file is written") from fault
-    if unknown := sorted(set(table) - {"rule", *_LISTS}):
-        raise SettingsError(f"{unknown[0]}: there is no such key", instead(unknown[0], ["rule", *_LISTS], "", ""))
-    words = {name: _phrases(table, "", name) for name in _LISTS}
-    return LearningRules(
-        rules=tuple(_rule(row, f"rule {number}") for number, row in enumerate(table.get("rule", []), 1)),
-        openers=_openers(words),
-        unsure=re.compile(rf"(?<!\w)(?:{_either(words['unsure'])})(?!\w)", re.IGNORECASE),
-        not_stated=re.compile(
-            rf"(?:please |now |then |can you |could you )*(?:{_either(words['not_stated'])})\b", re.I
-        ),
-        asks=re.compile(rf",\s*(?:{_either(words['asks'])})[.!]*\Z", re.IGNORECASE),
-        lists=re.compile(rf"\s*(?:{_either(words['lists'])})\s*:\Z", re.IGNORECASE),
-        pointers=frozenset(words["points_elsewhere"]),
-        articles=frozenset(words["articles"]),
-    )
-
-
-def _rule(row: Mapping[str, Any], name: str) -> LearningRule:
-    if unknown := sorted(set(row) - _KEYS):
-        raise SettingsError(f"{name}.{unknown[0]}: there is no such key", instead(unknown[0], sorted(_KEYS), "", ""))
-    if row.get("kind") not in list(Kind):
-        raise SettingsError(f"{name}.kind: should be a kind of memories", f"there are: {', '.join(Kind)}")
-    for key in ("sure", "named"):
-        if not isinstance(row.get(key, True), bool):
-            raise SettingsError(f"{name}.{key}: should be true or false", f"it is {row[key]!r}")
-    for key in ("subject", "attribute"):
-        given = row.get(key, "")
-        if not isinstance(given, str) or set(re.findall(r"\{(.*?)\}", given)) - _GROUPS:
-            raise SettingsError(f"{name}.{key}: should be words, or {{subject}} or {{attribute}}", f"it is {given!r}")
-    forms = _phrases(row, f"{name}.", "forms")
-    if not forms:
-        raise SettingsError(f"{name}.forms: is missing", "a rule has forms of sentences")
-    return LearningRule(
-        kind=Kind(row["kind"]),
-        forms=tuple(_form(one, f"{name}.forms") for one in forms),
-        excluded=_excluded(_phrases(row, f"{name}.", "except")),
-        sure=row.get("sure", True),
-        named=row.get("named", False),
-        subject=row.get("subject", ""),
-        attribute=row.get("attribute", ""),
-    )
-
-
-def _form(form: str, name: str) -> re.Pattern[str]:
-    """A form as a pattern of a whole sentence. Reasons may follow it."""
-    parts = list[str]()
-    for group, optional, chosen, blank, word in _WORD.findall(form):
-        if group and group not in _GROUPS:
-            raise SettingsError(f"{name}: {{{group}}} is no part of a form", f"there are: {', '.join(sorted(_GROUPS))}")
-        some = _either((optional or chosen).split("|"))
-        made = rf"(?P<{group}>\S.*?)" if group else rf"(?:(?:{some})(?:\s+|(?=[,:])))?" if optional else ""
-        parts.append(made or (rf"(?:{some})" if chosen else r"\s+" if blank else re.escape(word)))
-    try:
-        return re.compile("".join(parts) + rf"(?:{_WHY.pattern}.*)?\Z", re.IGNORECASE)
-    except re.error as fault:
-        raise SettingsError(f"{name}: {form!r} is no form: {fault}", "each of its parts may come once") from fault
-
-
-def _openers(words: Mapping[str, list[str]]) -> re.Pattern[str]:
-    kept, hedge = _either(words["remember"]), _either(words["hedges"])
-    return re.compile(
-        rf"(?:(?:{_either(words['openers'])}|(?P<remember>{kept})|(?P<hedge>{hedge}))(?:\s*[,:;.!]\s*|\s+))+", re.I
-    )
-
-
-def _excluded(words: Sequence[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?:{_either(words)})(?![\w-])" if words else r"(?!)", re.IGNORECASE)
-
-
-def _phrases(row: Mapping[str, Any], name: str, key: str) -> list[str]:
-    phrases = row.get(key, [])
-    if not isinstance(phrases, list) or not all(isinstance(one, str) and one for one in phrases):
-        raise SettingsError(f"{name}{key}: should be a list of phrases", f"it is {phrases!r}")
-    return phrases
-
-
-def _either(phrases: Iterable[str]) -> str:
-    """The longest first: `remember that` before `remember`."""
-    return "|".join(re.escape(one) for one in sorted(phrases, key=lambda one: -len(one)))

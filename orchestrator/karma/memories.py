@@ -2,12 +2,23 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 
-from orchestrator.errors import InvalidRequest
+from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
-from orchestrator.karma.learning import HeardTurn, Learn, learned
+from orchestrator.karma.learning import (
+    HeardTurn,
+    Learn,
+    VotedAnswer,
+    counter_memory,
+    last_decision,
+    learned,
+    outcome_told,
+)
+from orchestrator.karma.ranking import referenced
 from orchestrator.karma.records import (
     HIDDEN,
     CodeCitation,
@@ -79,7 +90,37 @@ class Memories:
         """Keeps what a turn tells. Gives what is new or confirmed by it."""
         kept = [(new, self.store.add(new)) for new in learned(turn, self.learn)]
         told = [one for new, one in kept if one.source == new.source or (one.kind is Kind.FACT and one.is_shown)]
-        return tuple(NotedMemory.of(one, made=one.source == turn.source) for one in told)
+        decided = self._outcome_of(turn)
+        return tuple(noted_of(one, turn.source) for one in (*told, *decided))
+
+    def _outcome_of(self, turn: HeardTurn) -> list[MemoryRecord]:
+        """Where a turn tells how it came out: procedures that the answer before used are judged, and the last decision of
+        the conversation has an outcome that a person may confirm."""
+        told = outcome_told(turn.text) if self.learn != "off" else None
+        if told is None:
+            return []
+        for one, shown in turn.procedures.items():
+            if told is not DecisionOutcome.PARTIAL and referenced(shown, turn.before):
+                with suppress(NotFound):  # it was forgotten meanwhile
+                    self.store.judge(turn.uid, one, right=told is DecisionOutcome.SUCCESS)
+        said = last_decision(turn.earlier)
+        found = self.store.alike(turn.uid, Kind.DECISION, said.text, turn.codex) if said is not None else []
+        open_ones = [one for one in found if one.state in (MemoryState.RECORDED, MemoryState.PENDING)]
+        return [self.store.suggest(turn.uid, one.id, told) for one in open_ones[:1]]
+
+    def voted(self, voted: VotedAnswer) -> None:
+        """A person said whether an answer was right. What it was shown gains or loses trust, procedures that it used are
+        judged, and why it was wrong is proposed as a memory; that it was right after all sets this aside."""
+        for one in voted.memories:
+            with suppress(NotFound):
+                record = self.store.rate(voted.uid, one, up=voted.up) if voted.moved else None
+                if record is not None and record.kind is Kind.PROCEDURE and referenced(record.text, voted.answer):
+                    self.store.judge(voted.uid, one, right=voted.up)
+        if voted.up:
+            for each in self.store.records("uid = ? AND subject = ? AND state = 'proposed'", voted.uid, voted.source):
+                self.store.change(voted.uid, each.id, MemoryState.INACTIVE)
+        elif voted.note and voted.may_write:
+            self.store.add(counter_memory(voted))
 
     def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
         return view_of(self.store.get(uid, id))
@@ -118,7 +159,8 @@ class Memories:
                     raise InvalidRequest("which outcome is not said", "pending, success, partial or failure")
                 return self.store.set_outcome(uid, id, outcome)
             case _:
-                return self.store.rate(uid, id, up=body.do == "up")
+                self.store.rate(uid, id, up=body.do == "up")
+                return self.store.judge(uid, id, right=body.do == "up")
 
     def forget(self, uid: int, id: str) -> str:  # noqa: A002
         """Deletes it, and gives its whole id."""
@@ -152,14 +194,31 @@ class Memories:
         return FoundMemories(memories=rows, enough=any(one.similarity >= FLOOR for one in found))
 
 
+def noted_of(record: MemoryRecord, source: str) -> NotedMemory:
+    """`source`: of what is new."""
+    return NotedMemory.of(record, made=record.source == source, suggested=_value(record.suggested))
+
+
 def view_of(record: MemoryRecord) -> MemoryView:
     evidence = tuple(CitedCode.of(one) for one in record.evidence)
-    outcome = record.outcome.value if record.outcome is not None else None
-    return MemoryView.of(record, kind=record.kind.value, state=record.state.value, outcome=outcome, evidence=evidence)
+    return MemoryView.of(
+        record,
+        kind=record.kind.value,
+        state=record.state.value,
+        outcome=_value(record.outcome),
+        suggested=_value(record.suggested),
+        watches=_value(record.watches),
+        severity=_value(record.severity),
+        evidence=evidence,
+    )
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def _value(one: StrEnum | None) -> str | None:
+    return None if one is None else one.value
 
 
 def _outcome(name: str | None) -> DecisionOutcome | None:

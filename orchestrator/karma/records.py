@@ -153,6 +153,10 @@ class MemoryRecord:
     suspect:     why, since the code that it is about changed; '' while it did not.
     domain:      of procedures and censors: a path prefix or a tag.
     successor:   of a superseded fact: the id of what replaced it.
+    activations: answers that used it; of a censor: texts that triggered it. `effectiveness`: share of the `judged` ones
+                 that were right, 0..1.
+    trigger:     of a censor: the words that must all stand in one sentence of the text that it `watches`.
+    suggested:   of a decision: the outcome that a turn told and nobody confirmed.
     """
 
     id: str  # 10 hex digits
@@ -185,6 +189,8 @@ class MemoryRecord:
     trigger: str = ""
     watches: WatchedText | None = None
     severity: Severity | None = None
+    judged: int = 0
+    suggested: DecisionOutcome | None = None
 
     @property
     def is_shown(self) -> bool:

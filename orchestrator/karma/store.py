@@ -1,10 +1,4 @@
-"""The memories on disk: one SQLite file, which this module alone writes.
-
-    memories   one row each; `number` orders them, `id` names them
-    citations  the code that a memory is about
-    usage      how often a memory was shown and referenced, both decayed to the moment `at`
-    days       what the turns of a user counted, a row a day
-    words      the full-text index over text, subject, attribute and domain; triggers keep it
+"""The memories on disk: one SQLite file, which this module alone writes (its tables: `schema`).
 
 What a change does is decided in `changes`. Each call is one transaction. Knows no prompt and no model.
 """
@@ -22,7 +16,19 @@ from typing import Any
 from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
-from orchestrator.karma.changes import Settled, confirmed, led, likeness, refuse, retired, settled
+from orchestrator.karma.changes import (
+    ESCALATED_FROM,
+    Settled,
+    asks_for_review,
+    confirmed,
+    judged,
+    led,
+    likeness,
+    refuse,
+    retired,
+    settled,
+    triggered,
+)
 from orchestrator.karma.figures import DAYS, TurnCounts
 from orchestrator.karma.records import (
     HIDDEN,
@@ -35,9 +41,9 @@ from orchestrator.karma.records import (
     Severity,
     WatchedText,
 )
+from orchestrator.karma.schema import APPLICATION, MIGRATIONS
 from orchestrator.karma.sizes import micro_of, summary_of
 
-APPLICATION = 0x4C4F524B  # "LORK", in the file's header
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
 DAY_S = 86_400.0
 HALF_LIFE_S = 7 * DAY_S  # of a showing
@@ -57,96 +63,6 @@ _COUNTED = "INSERT INTO days (uid, day, {names}) VALUES (?, ?, {marks}) ON CONFL
 )
 
 TOKENIZER = "porter unicode61"  # of the index `words`: English endings do not matter
-
-MIGRATIONS = (
-    """
-    CREATE TABLE memories (
-        number INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        kind TEXT NOT NULL,
-        state TEXT NOT NULL,
-        uid INTEGER NOT NULL,
-        text TEXT NOT NULL,
-        micro TEXT NOT NULL,
-        summary TEXT NOT NULL,
-        sigil TEXT NOT NULL,
-        codex TEXT,
-        subject TEXT NOT NULL,
-        attribute TEXT NOT NULL,
-        confidence REAL NOT NULL,
-        trust REAL NOT NULL,
-        created REAL NOT NULL,
-        updated REAL NOT NULL,
-        used REAL NOT NULL,
-        source TEXT NOT NULL,
-        suspect TEXT NOT NULL,
-        verbatim INTEGER NOT NULL,
-        pinned INTEGER NOT NULL,
-        domain TEXT NOT NULL,
-        successor TEXT NOT NULL,
-        confirmations INTEGER NOT NULL,
-        activations INTEGER NOT NULL,
-        effectiveness REAL NOT NULL,
-        outcome TEXT,
-        "trigger" TEXT NOT NULL,
-        watches TEXT,
-        severity TEXT,
-        likeness TEXT NOT NULL
-    );
-    CREATE INDEX memories_by_owner ON memories (uid, kind, state, codex);
-    CREATE INDEX memories_by_likeness ON memories (uid, kind, likeness);
-    CREATE INDEX memories_by_subject ON memories (uid, subject, attribute) WHERE attribute <> '';
-    CREATE TABLE citations (
-        memory INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,
-        path TEXT NOT NULL,
-        start INTEGER NOT NULL,
-        end INTEGER NOT NULL,
-        digest TEXT NOT NULL,
-        "commit" TEXT NOT NULL,
-        PRIMARY KEY (memory, path, start, end)
-    ) WITHOUT ROWID;
-    CREATE INDEX citations_by_path ON citations (path);
-    CREATE TABLE usage (
-        memory INTEGER PRIMARY KEY REFERENCES memories (number) ON DELETE CASCADE,
-        showings INTEGER NOT NULL,
-        shown REAL NOT NULL,
-        referenced REAL NOT NULL,
-        at REAL NOT NULL
-    );
-    CREATE VIRTUAL TABLE words USING fts5 (
-        text, subject, attribute, domain,
-        content = 'memories', content_rowid = 'number', tokenize = 'porter unicode61'
-    );
-    CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
-        INSERT INTO words (rowid, text, subject, attribute, domain)
-        VALUES (new.number, new.text, new.subject, new.attribute, new.domain);
-    END;
-    CREATE TRIGGER memories_deleted AFTER DELETE ON memories BEGIN
-        INSERT INTO words (words, rowid, text, subject, attribute, domain)
-        VALUES ('delete', old.number, old.text, old.subject, old.attribute, old.domain);
-    END;
-    CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, text, subject, attribute, domain ON memories
-        BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
-    """,
-    """
-    CREATE TABLE days (
-        uid INTEGER NOT NULL,
-        day INTEGER NOT NULL,
-        turns INTEGER NOT NULL,
-        refreshes INTEGER NOT NULL,
-        built INTEGER NOT NULL,
-        loaded INTEGER NOT NULL,
-        similarity REAL NOT NULL,
-        tokens INTEGER NOT NULL,
-        room INTEGER NOT NULL,
-        shown INTEGER NOT NULL,
-        referenced INTEGER NOT NULL,
-        cold INTEGER NOT NULL,
-        cold_ms REAL NOT NULL,
-        PRIMARY KEY (uid, day)
-    ) WITHOUT ROWID;
-    """,
-)
 
 
 class _Any:
@@ -214,8 +130,9 @@ class MemoryStore:
         return self._changed(uid, id, lambda one: replace(one, state=led(one, state)))
 
     def confirm(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
-        """A person says that it is true: a proposal stands, a fact is confirmed once more, and what was suspect is not."""
-        return self._changed(uid, id, lambda one: replace(confirmed(one), suspect=""))
+        """A person says that it is true: a proposal stands, a fact is confirmed once more, what was suspect is not, and a
+        suggested outcome or promotion takes place."""
+        return self._changed(uid, id, lambda one: _resized(replace(confirmed(one), suspect="")))
 
     def retire(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """Raises Conflict for decisions and episodes, which are kept."""
@@ -224,6 +141,18 @@ class MemoryStore:
     def rate(self, uid: int, id: str, *, up: bool) -> MemoryRecord:  # noqa: A002
         step = TRUST_UP if up else TRUST_DOWN
         return self._changed(uid, id, lambda one: replace(one, trust=round(min(1.0, max(0.0, one.trust + step)), 4)))
+
+    def judge(self, uid: int, id: str, *, right: bool) -> MemoryRecord:  # noqa: A002
+        """A procedure worked or did not; a censor's warning was right or a false alarm. Nothing for other kinds."""
+        return self._changed(uid, id, lambda one: judged(one, right=right))
+
+    def trigger(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
+        """A text triggered this censor."""
+        return self._changed(uid, id, triggered)
+
+    def suggest(self, uid: int, id: str, outcome: DecisionOutcome) -> MemoryRecord:  # noqa: A002
+        """An outcome of a decision that a person may confirm."""
+        return self._changed(uid, id, lambda one: replace(one, suggested=outcome))
 
     def consecrate(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """Verbatim and pinned: never shortened, the last to go."""
@@ -241,7 +170,8 @@ class MemoryStore:
                 raise Conflict(f"a {one.kind} has no outcome", "only decisions have one")
             pending = outcome is DecisionOutcome.PENDING
             state = MemoryState.PENDING if pending else MemoryState.REVIEWED
-            return _resized(replace(one, outcome=outcome, state=one.state if one.state is state else led(one, state)))
+            led_to = one.state if one.state is state else led(one, state)
+            return _resized(replace(one, outcome=outcome, suggested=None, state=led_to))
 
         return self._changed(uid, id, decided)
 
@@ -329,15 +259,21 @@ class MemoryStore:
             f"{' AND '.join(conditions)} ORDER BY number DESC LIMIT ?", *values, -1 if limit is None else limit
         )
 
+    def alike(self, uid: int, kind: Kind, text: str, codex: str | None) -> list[MemoryRecord]:
+        """Those with the same words, the newest first."""
+        condition = "uid = ? AND kind = ? AND likeness = ? AND codex IS ? ORDER BY number DESC"
+        return self._select(condition, uid, kind, likeness(text), codex)
+
     def review(self, uid: int) -> list[MemoryRecord]:
-        """What a person should look at: proposals, what is suspect, procedures that do not work."""
-        asked = (MemoryState.PROPOSED, MemoryState.INEFFECTIVE)
-        return self._select(
-            "uid = ? AND (state IN (?, ?) OR suspect <> '') AND state <> ? ORDER BY number DESC",
+        """What a person should look at: proposals, what is suspect, procedures that do not work, outcomes that were told,
+        and censors that may be promoted."""
+        asked = "state IN (?, ?) OR suspect <> '' OR suggested IS NOT NULL OR kind = ? AND activations >= ?"
+        found = self._select(
+            f"uid = ? AND ({asked}) AND state <> ? ORDER BY number DESC",
             uid,
-            *asked,
-            MemoryState.INACTIVE,
+            *(MemoryState.PROPOSED, MemoryState.INEFFECTIVE, Kind.CENSOR, ESCALATED_FROM, MemoryState.INACTIVE),
         )
+        return [one for one in found if asks_for_review(one)]
 
     def citing(self, codex: str, paths: Sequence[str]) -> list[MemoryRecord]:
         """Memories of any user that cite one of these files of a codex and are not suspect yet."""
@@ -501,5 +437,6 @@ def _of_row(row: Sequence[Any], evidence: tuple[CodeCitation, ...]) -> MemoryRec
         "outcome": DecisionOutcome(given["outcome"]) if given["outcome"] else None,
         "watches": WatchedText(given["watches"]) if given["watches"] else None,
         "severity": Severity(given["severity"]) if given["severity"] else None,
+        "suggested": DecisionOutcome(given["suggested"]) if given["suggested"] else None,
     }
     return MemoryRecord(**{**given, **typed, "evidence": evidence})

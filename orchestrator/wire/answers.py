@@ -139,6 +139,9 @@ class NotedMemory(ReplyShape):
     state: str = Field(description="where it stands; proposed: no model is shown it until a person confirms it")
     text: str = Field(description="as recorded")
     made: bool = Field(description="it is new; false: it was known, and is confirmed")
+    suggested: str | None = Field(
+        None, exclude_if=empty, description="of a known decision: its outcome as the turn tells it; confirm takes it"
+    )
 
 
 class QuestionReport(ReplyShape):

@@ -91,8 +91,14 @@ class MemoryView(ReplyShape):
     domain: str = Field(description="of a procedure or censor: a path prefix or a tag")
     successor: str = Field(description="of a superseded fact: the memory that replaced it")
     confirmations: int = Field(description="how often it was confirmed")
-    activations: int = Field(description="answers that used it")
+    activations: int = Field(description="answers that used it; of a censor: how often it was triggered")
     outcome: OutcomeName | None = Field(description="of a decision")
+    suggested: OutcomeName | None = Field(description="of a decision: the outcome that a turn told; confirm takes it")
+    effectiveness: float = Field(description="of a procedure or censor: share of the judged uses that were right")
+    judged: int = Field(description="of a procedure or censor: how often it was said whether it was right")
+    trigger: str = Field(description="of a censor: words that a text must hold to trigger it")
+    watches: str | None = Field(description="of a censor: question or answer")
+    severity: str | None = Field(description="of a censor: warn or block")
     evidence: tuple[CitedCode, ...] = Field(description="the code that it is about")
 
 

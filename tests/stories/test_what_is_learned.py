@@ -70,3 +70,29 @@ def test_the_answer_says_under_it_what_was_noted_and_how_to_undo_it(house):
     told = house.lore("ask", "-c", "none", "--max-tokens", "2", "I think we use Redis for caching.").stderr
     (proposal,) = remembered(house, "--state", "proposed")
     assert f"proposed fact: We use Redis for caching. · keep it: lore memory confirm {proposal['id']}" in told
+
+
+def test_what_worked_is_suggested_as_the_outcome_of_the_decision_and_a_person_takes_it(house):
+    (decision,) = asked(house, "We decided to use SQLite for memories because it is one file.", "chosen")["noted"]
+    (told,) = asked(house, "That worked!", "chosen")["noted"]
+    assert (told["id"], told["suggested"], told["state"]) == (decision["id"], "success", "recorded")
+    assert "its outcome may be success" in house.lore("memory", "review").stdout
+    house.json("memory", "confirm", decision["id"])
+    (one,) = remembered(house)
+    assert (one["state"], one["outcome"], one["suggested"]) == ("reviewed", "success", None)
+
+
+def test_a_down_vote_proposes_why_the_answer_was_wrong_and_no_model_is_shown_that_before_it_is_confirmed(house):
+    trace = asked(house, "what is the cache?")["trace"]
+    house.json("feedback", trace, "down", "--note", "the cache is memcached")
+    (one,) = remembered(house)
+    assert (one["state"], one["source"]) == ("proposed", f"trace:{trace}")
+    assert one["text"].endswith("was wrong: The cache is memcached.")
+    assert asked(house, "what is the cache?")["memories"] == []
+    house.json("memory", "confirm", one["id"])
+    assert [each["id"] for each in asked(house, "what is the cache?")["memories"]] == [one["id"]]
+
+
+def test_how_a_user_wants_answers_stands_in_every_prompt_from_then_on(house):
+    (noted,) = asked(house, "Always answer in German.")["noted"]
+    assert [one["id"] for one in asked(house, "what is a semaphore?")["memories"]] == [noted["id"]]

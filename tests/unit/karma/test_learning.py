@@ -9,7 +9,8 @@ from hypothesis import strategies as some
 from support.stated_turns import HELD_OUT, LABELLED
 
 from orchestrator.errors import SettingsError
-from orchestrator.karma.learning import MOST, HeardTurn, learned, own_words, read_rules
+from orchestrator.karma.learning import MOST, HeardTurn, learned, outcome_told, own_words
+from orchestrator.karma.learning_rules import read_rules
 from orchestrator.karma.records import Kind, MemoryState, NewMemory, Severity, WatchedText
 
 ME = 1000
@@ -112,6 +113,49 @@ def test_an_answer_that_is_confirmed_is_proposed_and_a_bare_yes_confirms_nothing
     assert of("Yes, that's right.", before="Is the cache Redis?") == []
     assert of("Yes, that's right.", before="The cache is Redis. It has 2 GB.") == []
     assert of("Yes, that's right.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome"),
+    [
+        ("That worked, thanks!", "success"),
+        ("ok, it works now", "success"),
+        ("That worked partly.", "partial"),
+        ("That didn't work.", "failure"),
+        ("It was a mistake, the disk is full again.", "failure"),
+        ("Did that work?", None),
+        ("I think that worked.", None),
+        ("That worked, didn't it?", None),
+        ("That worker is slow.", None),
+        ("That might be the reason.", None),
+        ("> that worked", None),
+        ("That worked. " + "And now for something else entirely. " * 10, None),
+    ],
+)
+def test_a_short_turn_tells_how_it_came_out(text: str, outcome: str | None) -> None:
+    assert outcome_told(text) == outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "attribute", "sure"),
+    [
+        ("Always answer in German.", "style:language", True),
+        ("From now on, please answer in German.", "style:language", True),
+        ("Answer in German.", "style:language", False),
+        ("I prefer short answers.", "style:answers", True),
+        ("I work as a data engineer.", "trait:work", True),
+        ("Call me Sam.", "trait:name", True),
+    ],
+)
+def test_how_a_user_wants_answers_and_who_they_are_stands_in_every_prompt(
+    text: str, attribute: str, sure: bool
+) -> None:
+    (made,) = of(text)
+    assert (made.subject, made.attribute, stands(made)) == ("user", attribute, sure)
+
+
+def test_an_answer_in_one_word_is_no_style() -> None:
+    assert of("Answer in one word.") == []
 
 
 def test_the_setting_lets_nothing_stand_or_makes_nothing() -> None:
