@@ -103,6 +103,7 @@ class Ask:
     frame: str | None = None  # these three: given by the client instead of computed
     mode: str | None = None
     urgency: str | None = None
+    variant: str | None = None  # of the rules of relevance; None: the session's
 
 
 @dataclass(frozen=True)

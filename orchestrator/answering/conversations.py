@@ -109,6 +109,7 @@ MIGRATIONS = (
     CREATE TRIGGER turns_are_unsaid AFTER DELETE ON turns
         BEGIN DELETE FROM said WHERE rowid = (old.session << 24) + old.number; END;
     """,
+    "ALTER TABLE sessions ADD COLUMN variant TEXT NOT NULL DEFAULT ''",
 )
 FOUND = """
 SELECT sessions.name, sessions.codex, sessions.title, turns.role, turns.number, turns.created,
@@ -118,20 +119,22 @@ JOIN sessions ON sessions.id = turns.session
 WHERE said MATCH ? AND sessions.uid = ? ORDER BY bm25(said), said.rowid DESC LIMIT ?
 """
 SESSION = """
-SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id) FROM sessions
+SELECT id, name, uid, codex, title, created, used, (SELECT count(*) FROM turns WHERE session = sessions.id),
+    variant FROM sessions
 """
 
 
 @dataclass(frozen=True)
 class Conversation:
     """What the next turn begins with. `composed` is the last prompt, to tell where the next one leaves it; `karma` the
-    memories that it holds, None before its first turn."""
+    memories that it holds, None before its first turn; `variant` of the rules of relevance that it is pinned to."""
 
     state: StateView
     environment: EnvironmentView | None = None
     codex: CodexView | None = None
     composed: Composed | None = None
     karma: PinnedKarma | None = None
+    variant: str = ""
 
 
 class Conversations:
@@ -163,7 +166,7 @@ class Conversations:
         """Saves what is new: the messages, whole, and gists of earlier ones; `ids` has those of generated texts. Raises
         LoreError."""
         stored = [turn_to_store(turn, ids.get(turn.text, b"")) for turn in turns]
-        self.sessions.append(session.id, stored, gists, karma_to_json(conversation.karma))
+        self.sessions.append(session.id, stored, gists, karma_to_json(conversation.karma), conversation.variant)
         self._keep(_session_key(session.id), conversation)
 
     def close_messages(
@@ -258,6 +261,7 @@ class Session:
     created: float
     used: float
     turns: int = 0
+    variant: str = ""  # of the rules of relevance
 
 
 @dataclass(frozen=True)
@@ -326,10 +330,15 @@ class SessionStore:
         return found[0] if found else None
 
     def append(
-        self, session: int, turns: Sequence[StoredTurn], gists: Sequence[GistView] = (), karma: str = ""
+        self,
+        session: int,
+        turns: Sequence[StoredTurn],
+        gists: Sequence[GistView] = (),
+        karma: str = "",
+        variant: str = "",
     ) -> None:
         """Adds turns at the end, gists of earlier ones, and the memories that they were shown, all or none. The first
-        user's message becomes the title. Raises NotFound."""
+        user's message becomes the title, and the first `variant` stays. Raises NotFound."""
         with self.writing() as database:
             if not self.select("WHERE id = ?", session):
                 raise NotFound("the session was dropped meanwhile", "ask again without it")
@@ -349,8 +358,9 @@ class SessionStore:
             database.execute("INSERT OR REPLACE INTO karma VALUES (?, ?)", (session, karma))
             title = next((title_of(turn.text) for turn in turns if turn.role == "user"), "")
             database.execute(
-                "UPDATE sessions SET used = ?, title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
-                (now, title, session),
+                "UPDATE sessions SET used = ?, title = CASE title WHEN '' THEN ? ELSE title END,"
+                " variant = CASE variant WHEN '' THEN ? ELSE variant END WHERE id = ?",
+                (now, title, variant, session),
             )
 
     def turns(self, session: int) -> list[StoredTurn]:

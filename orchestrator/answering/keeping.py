@@ -35,7 +35,7 @@ def saved(
     whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
     gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
     karma = prepared.recalled.karma
-    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma)
+    conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma, prepared.variant)
     try:
         if prepared.session is None and ask.session is None:
             conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)

@@ -58,7 +58,7 @@ from orchestrator.prompt.strategy import (
     StrategyParameters,
     decide,
 )
-from orchestrator.relevance.gate import GateRules, Relevance, relevance
+from orchestrator.relevance.gate import GateRules, Relevance, chosen_variant, relevance
 from orchestrator.relevance.intent import Frame, frame_of
 from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
@@ -85,7 +85,8 @@ class SplitMessages(NamedTuple):
 @dataclass(frozen=True)
 class AskedQuestion:
     """A question with what it is asked about. `choice`: what to know of how the codex was chosen, where nobody named one;
-    `where`: the user's place in an editor; `grant`: the one that it is planned under; `began`: when preparing it did."""
+    `where`: the user's place in an editor; `variant`: of the rules of relevance; `grant`: the one that it is planned under;
+    `began`: when preparing it did."""
 
     ask: Ask
     messages: SplitMessages
@@ -94,6 +95,7 @@ class AskedQuestion:
     codex_state: CodexState | None
     choice: str
     conversation: Conversation
+    variant: str
     where: Pointed | None
     served: ServingIdentity
     grant: Grant
@@ -250,6 +252,7 @@ class Preparer:
             codex_state=codex_state,
             choice=choice,
             conversation=conversation,
+            variant=chosen_variant(ask.variant, session.variant if session is not None else "", self.gate_rules),
             began=time.monotonic(),
             where=await self._where(ask, codex_state),
             served=await self.lifecycle.served(codex_state, ask.identity),
@@ -348,7 +351,8 @@ class Preparer:
             vram_level=self.machine.levels.memory or "",
         )
         frame = frame_of(question, asked.ask.frame or (pinned.frame if pinned is not None else None))
-        found = relevance(signals_of(turn), self.gate_rules, self.nodes, frame.total)
+        rules = self.gate_rules.of(asked.variant) if self.gate_rules is not None else None
+        found = relevance(signals_of(turn), rules, self.nodes, frame.total)
         log.info("relevance", extra={"fields": found.event()})
         return found
 

@@ -208,6 +208,7 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
         frame=lore.frame,
         mode=lore.mode,
         urgency=lore.urgency,
+        variant=lore.variant,
     )
 
 

@@ -58,6 +58,7 @@ class AskOptions:
     continue_last: Annotated[bool, given.option("--continue", "go on with your last session on this codex")] = False
     identity: Annotated[str | None, given.option("--identity NAME", "the identity that answers")] = None
     strategy: Annotated[str | None, given.option("--strategy NAME", "force CAG, HYBRID, RAG or RAG+GRAPH")] = None
+    variant: Annotated[str | None, given.option("--variant NAME", "a variant of the rules of relevance")] = None
     max_tokens: Annotated[int, given.option("--max-tokens N", "longest answer, in tokens", min=1)] = 2048
     temperature: Annotated[float | None, given.option("--temperature T", "0 is greedy", min=0, max=2)] = None
     stop: Annotated[list[str] | None, given.option("--stop TEXT", "end the answer before this text")] = None
@@ -269,6 +270,7 @@ def request(text: str, attachments: list[dict[str, str]], options: AskOptions) -
         "continue": options.continue_last,
         "identity": options.identity,
         "strategy": options.strategy,
+        "variant": options.variant,
         "wait": not options.no_wait,
         "timeout_s": options.timeout_s,
         "think": not options.no_think,

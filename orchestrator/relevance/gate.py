@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from formatters.plugins import ContextNode
+from orchestrator.errors import InvalidRequest, instead
 from orchestrator.relevance.signals import WARM, Signal, Signals
 
 Strength = Literal["hard", "soft"]
@@ -158,6 +159,21 @@ class _Selection:
 
     def tokens(self) -> int:
         return sum(self.nodes[name].cost for name in self.included)
+
+
+def chosen_variant(named: str | None, pinned: str, rules: GateRules | None) -> str:
+    """The variant of the rules that decides: the session's, else the `named` one; '' for none. Raises InvalidRequest for
+    another one than the session's, and for one that there is not."""
+    if not named or named == pinned:
+        return pinned
+    if pinned:
+        hint = "leave variant out, or begin another session"
+        raise InvalidRequest(f"the session is pinned to variant {pinned} of the rules of relevance", hint)
+    known = list(rules.variants) if rules is not None else []
+    if named not in known:
+        none = "context-relevance.json has none under variants"
+        raise InvalidRequest(f"there is no variant {named} of the rules of relevance", instead(named, known, none, ""))
+    return named
 
 
 def relevance(

@@ -117,6 +117,9 @@ class SessionHead(ReplyShape):
     title: str = Field(description="the beginning of its first question")
     created: float = Field(description="seconds since 1970")
     used: float = Field(description="seconds since 1970")
+    variant: str = Field(
+        "", exclude_if=empty, description="of the rules of relevance, that it is pinned to; left out: none"
+    )
 
 
 class SessionRow(SessionHead):

@@ -106,6 +106,9 @@ class LoreOptions(StrictRequest):
         None,
         description="RESPOND, CLARIFY, ACT or ACKNOWLEDGE; of any other nothing is left out; left out: by its words",
     )
+    variant: Plain | None = Field(
+        None, description="of the rules of relevance; a session is pinned to the first one that it is asked under"
+    )
     urgency: str | None = Field(
         None, description="high: facts, levels and turns are always taken; left out: by its words"
     )

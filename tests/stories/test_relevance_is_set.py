@@ -64,3 +64,22 @@ def test_a_rule_that_kept_out_what_was_then_asked_for_is_regretted_and_the_figur
     assert (rule["fired"], rule["saved"], rule["regretted"]) == (1, 6, 1)
     assert "masks.ACKNOWLEDGE  facts" in house.lore("stats", "relevance").stdout
     assert "no rule fired often enough" in house.lore("stats", "relevance", "--suggest").stderr
+
+
+def test_a_session_is_pinned_to_a_variant_and_the_figures_tell_both_apart(house):
+    rules(house, json.dumps({"variants": {"bare": {"masks": {"RESPOND": ["facts"]}}}}))
+    house.json("memory", "add", "The cache runs on Redis.")
+    with_rule = house.json(
+        "ask", "-c", "none", "-s", "bare", "--variant", "bare", "--max-tokens", "4", "what is the cache?"
+    )
+    assert with_rule["lore"]["memories"] == []
+    goes_on = house.json("ask", "-c", "none", "-s", "bare", "--max-tokens", "4", "and its cache?")
+    assert goes_on["lore"]["memories"] == []
+    plain = house.json("ask", "-c", "none", "-s", "plain", "--max-tokens", "4", "what is the cache?")
+    assert [one["text"] for one in plain["lore"]["memories"]] == ["The cache runs on Redis."]
+    found = {(one["variant"], one["rule"]): one["fired"] for one in house.json("stats", "relevance")["rules"]}
+    assert found[("bare", "masks.RESPOND")] == 2
+    assert not [rule for variant, rule in found if not variant and rule == "masks.RESPOND"]
+    assert house.json("trace", "show", goes_on["lore"]["trace"])["trace"]["relevance"]["variant"] == "bare"
+    refused = house.lore("ask", "-c", "none", "-s", "plain", "--variant", "bear", "why?")
+    assert (refused.returncode, "there are: bare" in refused.stderr) == (2, True)

@@ -37,6 +37,7 @@ def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
         "within": within,
         "conversation": Conversation(StateView()),
         "unseen": (),
+        "variant": "",
         "recalled": recalled,
     }
     return PreparedQuestion(**{**missing, **given})

@@ -321,8 +321,11 @@ def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions_also_afte
     with monkeypatch.context() as patch:
         patch.setattr(sessions_module, "MIGRATIONS", MIGRATIONS[:3])
         old = SessionStore(path)
-        for uid in (1, 2):
-            old.append(old.create(uid, "demo", f"of-{uid}").id, [StoredTurn("user", f"Where do herons nest, {uid}?")])
+        with old.writing() as database:  # as that version wrote them
+            for uid in (1, 2):
+                question = f"Where do herons nest, {uid}?"
+                database.execute("INSERT INTO sessions VALUES (?, ?, ?, 'demo', '', 1, 1)", (uid, f"of-{uid}", uid))
+                database.execute("INSERT INTO turns VALUES (?, 0, 'user', ?, '', '', '', '', 1)", (uid, question))
         old.close()
     store = SessionStore(path)
     store.append(store.get(1, "of-1").id, [StoredTurn("assistant", "A heron's nest: in trees.")])
@@ -333,3 +336,17 @@ def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions_also_afte
     assert [one.session for one in store.find(2, "heron", 10)] == ["of-2"]
     assert store.read("SELECT count(*) FROM said") == [(1,)]
     store.close()
+
+
+def test_the_first_variant_of_a_session_stays_over_a_restart(tmp_path):
+    path = tmp_path / "sessions.sqlite3"
+    store = SessionStore(path)
+    session = store.create(1000, None, "talk")
+    store.append(session.id, [StoredTurn("user", "one")])
+    assert store.get(1000, "talk").variant == ""
+    for variant in ("lean", "rich", ""):
+        store.append(session.id, [StoredTurn("user", variant)], variant=variant)
+    store.close()
+    again = SessionStore(path)
+    assert again.get(1000, "talk").variant == "lean"
+    again.close()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import SettingsError
+from orchestrator.errors import InvalidRequest, SettingsError
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import GateRules, relevance
+from orchestrator.relevance.gate import GateRules, chosen_variant, relevance
 from orchestrator.relevance.ledger import RuleFigures, changes_of, patch_of, patch_text
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
@@ -119,3 +119,25 @@ def test_a_variant_is_a_few_keys_over_the_rest_and_an_unknown_one_is_the_rest() 
     rules = read_rules(NODES, '{"most_nodes": 5, "variants": {"all": {"enabled": false}}}')
     assert (rules.of("all").enabled, rules.of("all").most, rules.of("all").variant) == (False, 5, "all")
     assert rules.of("").enabled and rules.of("gone") is rules.of("")
+
+
+def test_a_session_keeps_the_variant_that_it_was_first_asked_under() -> None:
+    rules = read_rules(NODES, '{"variants": {"lean": {}, "rich": {}}}')
+    assert chosen_variant(None, "", rules) == ""
+    assert chosen_variant("lean", "", rules) == "lean"
+    assert chosen_variant("lean", "lean", rules) == chosen_variant(None, "lean", rules) == "lean"
+    with pytest.raises(InvalidRequest, match="pinned to variant lean"):
+        chosen_variant("rich", "lean", rules)
+
+
+def test_a_variant_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    rules = read_rules(NODES, '{"variants": {"lean": {}}}')
+    with pytest.raises(InvalidRequest) as raised:
+        chosen_variant("laen", "", rules)
+    assert (raised.value.message, raised.value.hint) == (
+        "there is no variant laen of the rules of relevance",
+        "there are: lean",
+    )
+    with pytest.raises(InvalidRequest) as raised:
+        chosen_variant("lean", "", None)
+    assert raised.value.hint == "context-relevance.json has none under variants"
