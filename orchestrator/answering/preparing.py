@@ -213,7 +213,7 @@ class Preparer:
         composed = await chat_model.composer.compose(turn, ask.think)
         decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
         relevant = self._relevance(asked, composed, prefetch)
-        recalled = await self._recalled(asked, composed, prefetch, limits, relevant)
+        recalled = await self._recalled(asked, composed, prefetch, limits, relevant, decision.asked.documents)
         gathered = await self._evidence(decision, turn, chat_model)
         came = self._with_context(asked, turn, relevant, recalled, gathered)
         if came != turn:
@@ -363,6 +363,7 @@ class Preparer:
         prefetch: Prefetch,
         limits: PromptLimits,
         relevant: Relevance,
+        documents: Sequence[str],
     ) -> Recalled:
         """Its memories; none for who may not read them."""
         question = RecallQuestion(
@@ -374,6 +375,7 @@ class Preparer:
             prefetch=prefetch,
             wants=relevant.wants,
             frame=asked.ask.frame,
+            files=(*documents, *filter(None, [asked.ask.client.get("file")])),
         )
         if not asked.ask.principal.may("memory:read"):
             return unremembered(question)

@@ -1,9 +1,10 @@
 """The Karma block of a conversation: built once, then the same to the byte until a refresh is due.
 
     1  there is none yet, or what it holds was forgotten, superseded or turned suspect     a refresh is due
-    2  the frame changed to one that the words name                                       due
-    3  the question names something that the block does not hold                          due
-    4  else the block stays, whatever else is remembered meanwhile
+    2  a constraint came in, or the question comes into its domain                        due
+    3  the frame changed to one that the words name                                       due
+    4  the question names something that the block does not hold                          due
+    5  else the block stays, whatever else is remembered meanwhile
 
 A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
 block. `refresh_due` decides; the search runs in a worker thread. Knows no prompt beside its own block.
@@ -12,8 +13,9 @@ block. `refresh_due` decides; the search runs in a worker thread. Knows no promp
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
 
 from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
@@ -22,7 +24,7 @@ from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, r
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.standing import standing
+from orchestrator.karma.standing import in_domain, standing
 from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
@@ -112,7 +114,7 @@ class PinnedKarma:
 @dataclass(frozen=True)
 class RecallQuestion:
     """A question as recall sees it. `turns`: texts of its conversation; `room`: tokens that the block may take;
-    `wants`: whether memories of this node are looked up."""
+    `wants`: whether memories of this node are looked up; `files`: paths in its codex that it is about."""
 
     uid: int
     codex: str | None
@@ -122,6 +124,7 @@ class RecallQuestion:
     prefetch: Prefetch
     frame: str | None = None
     wants: Callable[[str], bool] = bool  # any name is true
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ class Recall:
         had = {one.id for one in pinned.entries} if pinned is not None else set()
         if pinned is not None and not refresh_due(pinned, self._changed(asked.uid, pinned), frame.name, intent):
             return ()
-        always, chosen, _ = self._chosen(asked, frame, intent, _plan(asked, frame, intent))
+        always = self._always(asked, frame)
+        chosen = self._found(asked, frame, intent, _plan(asked, frame, intent), frame.total, {one.id for one in always})
         found = (_shown(one.record, one.shown) for one in chosen)
         return tuple(one for one in (*always, *found) if one.id not in had)
 
@@ -184,27 +188,21 @@ class Recall:
     ) -> tuple[PinnedKarma, TurnCounts]:
         began = time.perf_counter()
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
-        changed = self._changed(question.uid, pinned)
-        why = refresh_due(pinned, changed, frame.name, intent)
+        changed, always = self._changed(question.uid, pinned), self._always(question, frame)
+        why = refresh_due(pinned, changed, frame.name, intent, always)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
-        always, chosen, room = self._chosen(question, frame, intent, plan)
+        room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
+        stands = {one.id for one in always}
+        chosen = self._found(question, frame, intent, plan, room, stands)
         found = [_shown(one.record, one.shown) for one in chosen]
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
-        # where nothing is known of what is asked, what the conversation has stays
-        entries = kept if kept and not found else (*always, *found)
+        # where nothing is known of what is asked, what the conversation has of it stays
+        entries = (*always, *(found or (one for one in kept if not one.node and one.id not in stands)))
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(chosen, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
-
-    def _chosen(
-        self, question: RecallQuestion, frame: Frame, intent: QuestionIntent, plan: MemoryPlan
-    ) -> tuple[tuple[ShownEntry, ...], list[RankedMemory], int]:
-        """What stands in every block, what is relevant beside it, and the tokens that this may take."""
-        always = self._always(question)
-        room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
-        return always, self._found(question, frame, intent, plan, room, {one.id for one in always}), room
 
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
         """Looks whether the code that these are about is another now."""
@@ -221,9 +219,10 @@ class Recall:
         query = f"SELECT id, state, updated FROM memories WHERE uid = ? AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
-    def _always(self, question: RecallQuestion) -> tuple[ShownEntry, ...]:
+    def _always(self, question: RecallQuestion, frame: Frame) -> tuple[ShownEntry, ...]:
         """What stands in every block."""
-        chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of)
+        holds = _domains_of(question, frame)
+        chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of, holds)
         return tuple(replace(_shown(record, _with_reason(record, text)), node=node) for node, record, text in chosen)
 
     def _found(
@@ -283,13 +282,22 @@ def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: 
     )
 
 
-def refresh_due(pinned: PinnedKarma | None, changed: Mapping[str, float], frame: str, intent: QuestionIntent) -> str:
+def refresh_due(
+    pinned: PinnedKarma | None,
+    changed: Mapping[str, float],
+    frame: str,
+    intent: QuestionIntent,
+    always: Iterable[ShownEntry] = (),
+) -> str:
     """Why the block is built anew, by the table above; '' where it stays."""
     if pinned is None:
         return "the conversation begins"
     gone = [one.id for one in pinned.entries if changed.get(one.id) != one.updated]
     if gone:
         return f"memory {gone[0]} changed"
+    had = {one.id for one in pinned.entries}
+    if new := [one.id for one in always if one.kind is Kind.CENSOR and one.id not in had]:
+        return f"constraint {new[0]} holds now"
     if frame != pinned.frame:
         return f"frame changed to {frame}"
     held = {stem(word) for one in pinned.entries for word in words(one.text)}
@@ -303,6 +311,17 @@ def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
     if question.frame or pinned is None or not pinned.frame or frame.name not in WEAK:
         return frame
     return frame_of(question.text, pinned.frame)
+
+
+def _domains_of(question: RecallQuestion, frame: Frame) -> Callable[[str], bool]:
+    """Whether a domain is that of the question: its frame, or where the files are that it or its last turns name."""
+
+    @cache
+    def paths() -> tuple[str, ...]:
+        texts = (question.text, *question.turns[-2 * frame.window :])
+        return (*question.files, *(name for text in texts for name in intent_of(text).entities))
+
+    return lambda domain: in_domain(domain, (frame.name,), paths())
 
 
 def tokens_of(text: str) -> int:

@@ -115,4 +115,7 @@ MIGRATIONS = (
         VALUES (new.number, new.text, new.subject, new.attribute, new.domain);
     END;
     """,
+    """
+    CREATE INDEX memories_about ON memories (uid, subject) WHERE subject <> '';
+    """,
 )

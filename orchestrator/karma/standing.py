@@ -4,7 +4,7 @@ Each is a context node of the gate with a place of its own in the prompt. They a
 pinned with it: an entry that comes later waits for the next block, so that no prefix breaks for it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.karma.records import HIDDEN, MemoryRecord
@@ -32,15 +32,17 @@ def _of_list(record: MemoryRecord) -> str:
     return f"{record.subject.partition(':')[2]}: {_summary(record)}"
 
 
+_ABOUT = "kind = 'fact' AND subject <> '' AND"  # as the index of subjects has it
+
+
+CONSTRAINTS = "censors"
 STANDING = (
-    StandingNode("censors", "kind = 'censor'", "number DESC", 1_200, _summary, forced=True),
-    StandingNode("active_lists", "kind = 'fact' AND subject GLOB 'list:?*'", "subject, number", 700, _of_list),
-    StandingNode(
-        "user_traits", "kind = 'fact' AND subject = 'user' AND attribute GLOB 'trait:?*'", "number", 200, _summary
-    ),
+    StandingNode(CONSTRAINTS, "kind = 'censor'", "number DESC", 1_200, _summary, forced=True),
+    StandingNode("active_lists", f"{_ABOUT} subject GLOB 'list:?*'", "subject, number", 700, _of_list),
+    StandingNode("user_traits", f"{_ABOUT} subject = 'user' AND attribute GLOB 'trait:?*'", "number", 200, _summary),
     StandingNode(
         "communication_style",
-        "kind = 'fact' AND subject = 'user' AND attribute GLOB 'style:?*'",
+        f"{_ABOUT} subject = 'user' AND attribute GLOB 'style:?*'",
         "number",
         150,
         _summary,
@@ -65,19 +67,28 @@ def standing(
     room: int,
     wants: Callable[[str], bool],
     count: Callable[[str], int],
+    holds: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, MemoryRecord, str]]:
-    """The node, the record and its text, of nodes that are wanted; `room`: tokens for those that are not forced. Raises
-    LoreError."""
+    """The node, the record and its text, of nodes that are wanted; `room`: tokens for those that are not forced; `holds`:
+    whether a domain is that of the question, asked of constraints. Raises LoreError."""
     for node in STANDING:
         if not wants(node.name):
             continue
         left = node.most if node.forced else min(node.most, room)
         for record in _records(store, uid, codex, node):
+            if node.name == CONSTRAINTS and record.domain and not holds(record.domain):
+                continue
             text = node.shown(record)
             if (tokens := count(text)) > left:
                 break
             left, room = left - tokens, room - (0 if node.forced else tokens)
             yield node.name, record, text
+
+
+def in_domain(domain: str, tags: Iterable[str], paths: Iterable[str]) -> bool:
+    """Whether a question is in a domain: its tag, or a file or folder that holds one of its paths."""
+    folder = domain.strip("/")
+    return domain in tags or any(f"/{path.strip('/')}/".find(f"/{folder}/") >= 0 for path in paths)
 
 
 def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode) -> Sequence[MemoryRecord]:

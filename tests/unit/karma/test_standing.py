@@ -1,6 +1,6 @@
 """Memories that stand whatever is asked: each at its node, within its room, pinned with the block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from orchestrator.karma.recall import (
 )
 from orchestrator.karma.records import Kind, MemoryRecord, NewMemory
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.standing import STANDING, standing
+from orchestrator.karma.standing import STANDING, in_domain, standing
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 
@@ -43,12 +43,16 @@ def chosen(
     return [(node, text) for node, _, text in found]
 
 
-def block(store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey") -> PinnedKarma:
-    return recalled(store, pinned, text).karma
+def block(
+    store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey", turns: Sequence[str] = ()
+) -> PinnedKarma:
+    return recalled(store, pinned, text, turns).karma
 
 
-def recalled(store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey") -> Recalled:
-    question = RecallQuestion(ME, "demo", text, (), 4_000, prefetch_for("", ContextUse(0, 8_000)))
+def recalled(
+    store: MemoryStore, pinned: PinnedKarma | None = None, text: str = "hey", turns: Sequence[str] = ()
+) -> Recalled:
+    question = RecallQuestion(ME, "demo", text, turns, 4_000, prefetch_for("", ContextUse(0, 8_000)))
     recall = Recall(store, Staleness(store, lambda codex, path: None))
     return anyio.run(recall.recall, question, pinned)
 
@@ -106,6 +110,47 @@ def test_what_is_known_of_the_user_is_for_the_environment_and_a_list_for_the_blo
     karma = block(store)
     assert [one.heading for one in karma.view.entries] == ["Active Constraints", "Current Focus", "Current Focus"]
     assert [one.node for one in karma.around] == ["user_traits", "communication_style", "available_skills"]
+
+
+@pytest.mark.parametrize(
+    ("domain", "path", "holds"),
+    [
+        ("src/api", "src/api/users.py", True),
+        ("src/api/", "./src/api/users.py", True),
+        ("src/api", "src/apis/users.py", False),
+        ("users.py", "src/api/users.py", True),
+        ("src/api/users.py", "/home/me/demo/src/api/users.py", True),
+        ("debug", "src/debug.py", False),
+    ],
+)
+def test_a_domain_is_a_file_or_a_folder_that_holds_it(domain: str, path: str, holds: bool) -> None:
+    assert in_domain(domain, ("question",), (path,)) is holds
+    assert in_domain(domain, (domain,), ())
+
+
+def test_a_constraint_with_a_domain_stands_where_the_question_is_in_it_and_stays_while_it_is_spoken_of(
+    store: MemoryStore,
+) -> None:
+    remember(store, "Never change the wire format.", Kind.CENSOR, domain="src/api")
+    remember(store, "Never guess at a cause.", Kind.CENSOR, domain="debug")
+    first = block(store, text="what is the cache?")
+    assert first.entries == ()
+    api = block(store, first, "what does src/api/users.py return?")
+    assert [one.text for one in api.entries] == ["Never change the wire format."]
+    assert api.why.endswith("holds now")
+    said = ("what does src/api/users.py return?", "A list.")
+    assert [one.text for one in block(store, api, "why does that raise an exception?", said).entries] == [
+        "Never guess at a cause.",
+        "Never change the wire format.",
+    ]
+
+
+def test_a_constraint_that_comes_in_holds_from_the_next_question_on(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    first = block(store, text="what is the cache?")
+    remember(store, "Never push to main.", Kind.CENSOR)
+    second = block(store, first, "and why?")
+    assert [one.text for one in second.entries] == ["Never push to main.", "The cache is Redis."]
 
 
 def test_it_is_pinned_over_a_restart_and_a_forgotten_trait_leaves(store: MemoryStore) -> None:
