@@ -92,7 +92,7 @@ def searching(bench: Bench) -> Iterator[Row]:
 
 def seconds(store: MemoryStore, question: str) -> float:
     begun = time.perf_counter()
-    MemorySearch(store).find(UID, None, question, {Kind(kind): most for kind, most in CANDIDATES.items()})
+    MemorySearch(store).find(UID, None, question, CANDIDATES)
     return time.perf_counter() - begun
 
 
@@ -156,7 +156,7 @@ ASKING: Sequence[Callable[[str, str], str]] = (
 
 
 def best(store: MemoryStore, question: str) -> float:
-    kinds = {Kind(kind): most for kind, most in CANDIDATES.items()}
+    kinds = dict(CANDIDATES)
     found = MemorySearch(store).find(UID, None, question, kinds, intent_of(question).entities)
     return max((one.similarity for one in found), default=0.0)
 
@@ -225,7 +225,7 @@ def remembered(path: Path, talk: Talk, texts: Mapping[str, str]) -> tuple[Memory
 
 def found(store: MemoryStore, names: Mapping[str, str]) -> Find:
     def find(question: str) -> list[str]:
-        kinds = {Kind.EPISODE: MOST_SESSIONS}
+        kinds = {"episode": MOST_SESSIONS}
         entities = intent_of(question).entities
         return [names[one.record.id] for one in MemorySearch(store).find(UID, None, question, kinds, entities)]
 

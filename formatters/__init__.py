@@ -5,6 +5,6 @@ What a plug-in's author imports. Imports nothing else of Lorekeep.
 
 from formatters.blocks import BlockKind, Item
 from formatters.context import ArtifactInjector, PromptTemplate, TurnContext
-from formatters.plugins import ContextNode
+from formatters.plugins import ContextNode, MemoryKind
 
-__all__ = ["ArtifactInjector", "BlockKind", "ContextNode", "Item", "PromptTemplate", "TurnContext"]
+__all__ = ["ArtifactInjector", "BlockKind", "ContextNode", "Item", "MemoryKind", "PromptTemplate", "TurnContext"]

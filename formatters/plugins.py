@@ -1,10 +1,12 @@
-"""What a package adds to Lorekeep beside items: nodes of the relevance gate. Values, without a way to do anything.
+"""What a package adds to Lorekeep beside items. Values, without a way to do anything.
 
 lorekeep.formatters   artifact injectors and prompt templates (`formatters.context`)
 lorekeep.nodes        a ContextNode
+lorekeep.memories     a MemoryKind
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,36 @@ class ContextNode:
     cost: int
     source: str
     gated: bool = True
+
+
+PROPOSED, INACTIVE, RETIRED = "proposed", "inactive", "retired"
+HIDDEN_STATES = frozenset({PROPOSED, INACTIVE, RETIRED})
+"""States of these names are shown to no model, whatever the kind."""
+
+
+@dataclass(frozen=True)
+class MemoryKind:
+    """A kind of memories, which is a node of the relevance gate too.
+
+    heading:    that its memories stand under in the Karma block.
+    states:     where each state leads.
+    first:      the state of a memory that somebody stated.
+    end:        the state of one that is retired; '' where the kind is kept.
+    node:       of the gate; '' for one that is named as the kind.
+    cost:       tokens of its memories in a prompt, on average.
+    budget:     most tokens of them, in a frame of 8,000; other frames have their share.
+    candidates: most memories that are looked at before they are ranked.
+    """
+
+    name: str
+    heading: str
+    states: Mapping[str, Set[str]] = field(hash=False)
+    first: str
+    end: str = ""
+    node: str = ""
+    cost: int = 200
+    budget: int = 500
+    candidates: int = 10
+
+    def may_become(self, state: str, new: str) -> bool:
+        return new in self.states.get(state, ())

@@ -18,10 +18,10 @@ from importlib.metadata import EntryPoint, entry_points
 
 from formatters.blocks import ORDER, Block, BlockKind, BrokenPlugin, InvalidPrompt, Item, Prompt, Role, turns_of
 from formatters.context import ArtifactInjector, PromptTemplate, StateView, TurnContext, Turning
-from formatters.plugins import ContextNode
+from formatters.plugins import HIDDEN_STATES, INACTIVE, PROPOSED, RETIRED, ContextNode, MemoryKind
 from formatters.writers import Memo, Writer, writers
 
-FORMATTERS, NODES = "lorekeep.formatters", "lorekeep.nodes"
+FORMATTERS, NODES, MEMORIES = "lorekeep.formatters", "lorekeep.nodes", "lorekeep.memories"
 OURS = "lorekeepd"
 SETTINGS = "the settings"  # in the place of a distribution
 NONE = "none"  # in the place of the injectors that are chosen
@@ -49,14 +49,15 @@ class RegisteredTemplate:
 
 @dataclass(frozen=True)
 class Registry:
-    """The writer of each block, injectors and templates by name, the templates that write a block, nodes by name, and the
-    plug-ins that could not be registered."""
+    """The writer of each block; by name injectors, templates, nodes and kinds of memories (each has a node of its name);
+    the templates that write a block; and the plug-ins that could not be registered."""
 
     writers: Mapping[BlockKind, Writer]
     injectors: Mapping[str, Registered] = field(default_factory=dict)
     templates: Mapping[str, RegisteredTemplate] = field(default_factory=dict)
     writing: Mapping[BlockKind, RegisteredTemplate] = field(default_factory=dict)
     nodes: Mapping[str, ContextNode] = field(default_factory=dict)
+    kinds: Mapping[str, MemoryKind] = field(default_factory=dict)
     failures: tuple[BrokenPlugin, ...] = ()
     _blocks: Mapping[BlockKind, Memo[tuple[Item, ...], Block]] = field(
         default_factory=lambda: {kind: Memo(partial(Block, kind)) for kind in ORDER}, repr=False, compare=False
@@ -76,7 +77,7 @@ def discover(entries: Iterable[EntryPoint] | None = None, reserved: Collection[s
     """The built-in writers and what the installed distributions add, in an order that does not depend on the disk.
 
     entries:  entry points to use instead of the installed ones.
-    reserved: names of nodes that Lorekeep has itself.
+    reserved: names of nodes and kinds that Lorekeep has itself.
     Never raises: `failures` has the faults.
     """
     registry = builtin()
@@ -136,6 +137,40 @@ def add_node(registry: Registry, node: object, distribution: str, reserved: Coll
     if not isinstance(node.cost, int) or node.cost < 0:
         raise BrokenPlugin(distribution, node.name, f"its cost is {node.cost!r}: it must be a number of tokens")
     return replace(registry, nodes={**registry.nodes, node.name: node})
+
+
+def add_kind(registry: Registry, kind: object, distribution: str, reserved: Collection[str] = ()) -> Registry:
+    """The registry with one more kind of memories, and its node. What was proposed of it may be confirmed or set aside.
+    Raises BrokenPlugin: no kind, a name in use, a table of states that leads nowhere."""
+    if not isinstance(kind, MemoryKind):
+        raise BrokenPlugin(
+            distribution, type(kind).__name__, "this is no kind of memories: make a formatters.MemoryKind"
+        )
+    node = ContextNode(kind.name, "Karma", kind.cost, "memories")
+    registry = add_node(registry, node, distribution, reserved)
+    if why := _fault_of(kind):
+        raise BrokenPlugin(distribution, kind.name, why)
+    states = {PROPOSED: {kind.first, INACTIVE}, INACTIVE: {kind.first}} | dict(kind.states)
+    return replace(registry, kinds={**registry.kinds, kind.name: replace(kind, states=states, node=kind.name)})
+
+
+def _fault_of(kind: MemoryKind) -> str:
+    """Why this is no kind; '' where it is one."""
+    led = {new for ends in kind.states.values() for new in ends}
+    names = {kind.first, *kind.states, *led}
+    if unknown := sorted(led - {*kind.states, INACTIVE}):
+        return f"no state leads on from {unknown[0]!r}: name it in states, with an empty set where it is the last"
+    if wrong := sorted(name for name in names if not _NAME.fullmatch(name)):
+        return f"the state {wrong[0]!r} must be lower-case letters, digits, - and _"
+    if kind.first not in kind.states or kind.first in HIDDEN_STATES:
+        return f"its first state {kind.first!r} must be one of its states that a model may be shown"
+    if kind.end and kind.end not in (INACTIVE, RETIRED):
+        return f"its end is {kind.end!r}: it must be {INACTIVE} or {RETIRED}, which no model is shown, or ''"
+    if not kind.heading.strip() or "\n" in kind.heading:
+        return "its heading must be a line"
+    if kind.budget < 1 or kind.candidates < 1:
+        return "budget and candidates must be 1 at least, or none of it is ever found"
+    return ""
 
 
 def write_prompt(turn: TurnContext, registry: Registry) -> Prompt:
@@ -214,13 +249,15 @@ def _of_template(item: Item, name: str) -> Item:
 
 
 def _installed() -> list[EntryPoint]:
-    return [entry for group in (FORMATTERS, NODES) for entry in entry_points(group=group)]
+    return [entry for group in (FORMATTERS, NODES, MEMORIES) for entry in entry_points(group=group)]
 
 
 def _with(registry: Registry, entry: EntryPoint, reserved: Collection[str]) -> Registry:
     distribution = _distribution(entry)
     if entry.group == NODES:
         return add_node(registry, _made(entry, ContextNode), distribution, reserved)
+    if entry.group == MEMORIES:
+        return add_kind(registry, _made(entry, MemoryKind), distribution, reserved)
     return register(registry, _made(entry, ArtifactInjector, PromptTemplate), distribution)
 
 

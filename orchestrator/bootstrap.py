@@ -33,6 +33,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import SettingsError, translated
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
+from orchestrator.karma.records import KINDS
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import ChatModel
@@ -68,7 +69,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     model_ready, registry = AwaitedModel(), installed(settings.prompt)
     plugins, gate = PluginFaults(registry.failures), gate_of(paths, catalogue(registry.nodes.values()))
     with translated():
-        storage = storage_of(settings, paths, host)
+        storage = storage_of(settings, paths, host, registry)
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready))
@@ -124,7 +125,7 @@ class Storage:
             one.close()
 
 
-def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
+def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry) -> Storage:
     """Raises CodexError and LoreError for a database that cannot be used."""
     archive = Archive(paths.archive)
     meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
@@ -137,7 +138,7 @@ def storage_of(settings: Settings, paths: Paths, host: Host) -> Storage:
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
-        memories=MemoryStore(paths.memories),
+        memories=MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds}),
         traces=TraceKeeper(TraceStore(paths.traces, settings.traces.days, settings.traces.bytes)),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from formatters.blocks import BrokenPlugin
 from formatters.registry import SETTINGS, Registry, chosen, discover
 from orchestrator.errors import SettingsError
-from orchestrator.relevance.nodes import NODES
+from orchestrator.karma.records import KINDS
+from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.settings.model import PromptTable
 
 log = logging.getLogger("lorekeep.plugins")
@@ -14,7 +15,7 @@ log = logging.getLogger("lorekeep.plugins")
 
 def installed(given: PromptTable) -> Registry:
     """Imports every plug-in that is installed. Never raises: its `failures` has the faults."""
-    found = discover(reserved=frozenset(node.name for node in NODES))
+    found = discover(reserved=BUILTIN | KINDS.keys())
     return chosen(found, given.injectors, given.templates)
 
 

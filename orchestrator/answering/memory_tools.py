@@ -97,7 +97,7 @@ class MemoryTools:
     # -- in worker threads
 
     def _recalled(self, turn: TurnContext, query: str, kind: str) -> str:
-        kinds = [Kind(kind)] if kind else list(Kind)
+        kinds = [kind] if kind else list(self.store.kinds)
         asked = (turn.sigil.uid, _codex(turn), query, dict.fromkeys(kinds, MOST_FOUND))
         found = self._relevant(*asked)
         if turn.codex is not None:

@@ -202,7 +202,7 @@ def relevance_stats(figures: Sequence[RuleFigures], rules: GateRules | None) -> 
 
 def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:
     """Those of its prompt, in their order."""
-    return tuple(ShownMemory.of(one, kind=one.kind.value) for one in prepared.recalled.karma.entries)
+    return tuple(ShownMemory.of(one, kind=str(one.kind)) for one in prepared.recalled.karma.entries)
 
 
 def prefetch_report(prefetch: Prefetch) -> PrefetchReport:

@@ -19,7 +19,7 @@ from orchestrator.wire import faults
 app = typer.Typer(no_args_is_help=True, help="What is remembered.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="the memory, or the beginning of its id")]
 Codex = Annotated[str | None, given.option("-c, --codex NAME", "its codex; left out: by your folder; none: no codex")]
-KINDS = "decision, fact, procedure, episode or censor"
+KINDS = "decision, fact, procedure, episode, censor, or a kind of a package"
 KEPT = (  # in an exported file
     *("kind", "codex", "subject", "attribute", "verbatim", "created"),
     *("confidence", "domain", "outcome", "evidence", "state", "pinned"),
@@ -114,6 +114,17 @@ def consecrate(memory: Id, as_json: given.Json = False, socket: given.Socket = N
 def retire(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows it to no model any more, and keeps it."""
     changed(memory, {"do": "retire"}, "{state}", as_json=as_json, socket=socket)
+
+
+@app.command()
+def become(
+    memory: Id,
+    state: Annotated[str, typer.Argument(metavar="STATE", help="a state that its own leads to")],
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Puts it into another state of its kind."""
+    changed(memory, {"do": "become", "state": state}, "{state}", as_json=as_json, socket=socket)
 
 
 @app.command()

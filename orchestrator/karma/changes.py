@@ -15,18 +15,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from formatters.plugins import MemoryKind
 from orchestrator.errors import Conflict, InvalidRequest
 from orchestrator.karma.records import (
     CORE_FROM,
-    FIRST,
     HIDDEN,
-    TRANSITIONS,
+    KINDS,
     Kind,
     MemoryRecord,
     MemoryState,
     NewMemory,
     Severity,
-    may_become,
 )
 
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
@@ -44,26 +43,29 @@ class Settled:
     `supersedes`: those that it replaces; `successor`: the id of the one that replaces it, '' for none.
     """
 
-    state: MemoryState
+    state: str
     confirms: MemoryRecord | None = None
     repeats: MemoryRecord | None = None
     supersedes: tuple[MemoryRecord, ...] = ()
     successor: str = ""
 
 
-def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
-    """By the table above. `alike`: memories of its kind and codex with the same words; `same`: facts that stand about its
-    subject and attribute."""
+def settled(
+    new: NewMemory, kind: MemoryKind, created: float, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]
+) -> Settled:
+    """By the table above. `kind`: its own; `alike`: memories of its kind and codex with the same words; `same`: facts that
+    stand about its subject and attribute."""
+    first = new.state or kind.first
     if new.source == IMPORT:
-        return _imported(new, alike, same)
+        return _imported(first, alike, same)
     standing = [one for one in alike if one.is_shown or one.state is MemoryState.PROPOSED]
     current = next((one for one in standing if one.state is not MemoryState.SUPERSEDED), None)
     if current is not None and new.kind is Kind.FACT:
-        stated = new.first_state is not MemoryState.PROPOSED
+        stated = first != MemoryState.PROPOSED
         return Settled(current.state, confirms=current) if stated else Settled(current.state, repeats=current)
     if current is not None and abs(created - current.created) <= MERGED_WITHIN_S:
         return Settled(current.state, repeats=current)
-    if new.first_state is MemoryState.PROPOSED:
+    if first == MemoryState.PROPOSED:
         return Settled(MemoryState.PROPOSED)
     later = max((one for one in same if one.created > created), key=lambda one: one.created, default=None)
     if later is not None:
@@ -71,37 +73,34 @@ def settled(new: NewMemory, created: float, alike: Sequence[MemoryRecord], same:
         if had is not None:
             return Settled(had.state, repeats=had)
         return Settled(MemoryState.SUPERSEDED, successor=later.id)
-    return Settled(new.first_state, supersedes=tuple(same))
+    return Settled(first, supersedes=tuple(same))
 
 
-def _imported(new: NewMemory, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
+def _imported(state: str, alike: Sequence[MemoryRecord], same: Sequence[MemoryRecord]) -> Settled:
     """An import changes nothing that is there, whatever state it is in, and brings what is new in the state that it had."""
     had = next(iter(alike), None)
     if had is not None:
         return Settled(had.state, repeats=had)
-    state = new.first_state
     if same and state not in HIDDEN:
         return Settled(MemoryState.SUPERSEDED, successor=max(same, key=lambda one: one.created).id)
     return Settled(state)
 
 
-def confirmed(record: MemoryRecord) -> MemoryRecord:
+def confirmed(record: MemoryRecord, kind: MemoryKind) -> MemoryRecord:
     """A fact after it was stated once more; a proposal stands from then on, a suggested outcome is the outcome, and a
     censor that may be promoted blocks."""
     count = record.confirmations + 1
     if record.suggested is not None and not record.suspect:
-        state = led(record, MemoryState.REVIEWED) if record.state is not MemoryState.REVIEWED else record.state
+        state = led(record, kind, MemoryState.REVIEWED) if record.state is not MemoryState.REVIEWED else record.state
         return replace(record, state=state, outcome=record.suggested, suggested=None)
     if may_be_promoted(record) and not record.suspect:
-        return replace(record, state=led(record, MemoryState.ESCALATED), severity=Severity.BLOCK)
+        return replace(record, state=led(record, kind, MemoryState.ESCALATED), severity=Severity.BLOCK)
     if record.state is MemoryState.PROPOSED:
-        return replace(record, state=FIRST[record.kind], confirmations=count - 1)
+        return replace(record, state=kind.first, confirmations=count - 1)
     if record.kind is not Kind.FACT or record.state is MemoryState.SUPERSEDED:
         return record
     state = MemoryState.CORE if count >= CORE_FROM else MemoryState.CONFIRMED
-    return replace(
-        record, state=state if may_become(Kind.FACT, record.state, state) else record.state, confirmations=count
-    )
+    return replace(record, state=state if kind.may_become(record.state, state) else record.state, confirmations=count)
 
 
 def judged(record: MemoryRecord, *, right: bool) -> MemoryRecord:
@@ -112,10 +111,10 @@ def judged(record: MemoryRecord, *, right: bool) -> MemoryRecord:
     share = (record.effectiveness * record.judged + right) / count
     after = replace(record, judged=count, effectiveness=round(share, 4))
     state = _state_by_effect(after)
-    return replace(after, state=state) if may_become(record.kind, record.state, state) else after
+    return replace(after, state=state) if KINDS[record.kind].may_become(record.state, state) else after
 
 
-def _state_by_effect(record: MemoryRecord) -> MemoryState:
+def _state_by_effect(record: MemoryRecord) -> str:
     if record.judged < JUDGED_FROM or record.state in HIDDEN:
         return record.state
     if record.kind is Kind.CENSOR:
@@ -149,22 +148,13 @@ def asks_for_review(record: MemoryRecord) -> bool:
     return odd or bool(record.suspect) or record.suggested is not None or may_be_promoted(record)
 
 
-ENDS = {
-    Kind.FACT: MemoryState.INACTIVE,
-    Kind.PROCEDURE: MemoryState.RETIRED,
-    Kind.CENSOR: MemoryState.RETIRED,
-}
-"""Where a memory that is retired goes; decisions and episodes are kept."""
-
-
-def retired(record: MemoryRecord) -> MemoryState:
+def retired(record: MemoryRecord, kind: MemoryKind) -> str:
     """Raises Conflict for what is kept."""
     if record.state is MemoryState.PROPOSED:
         return MemoryState.INACTIVE
-    end = ENDS.get(record.kind)
-    if end is None:
+    if not kind.end:
         raise Conflict(f"a {record.kind} is kept: it cannot be retired", f"lore memory forget {record.id} deletes it")
-    return end
+    return kind.end
 
 
 def likeness(text: str) -> str:
@@ -173,16 +163,16 @@ def likeness(text: str) -> str:
     return hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def led(record: MemoryRecord, state: MemoryState) -> MemoryState:
+def led(record: MemoryRecord, kind: MemoryKind, state: str) -> str:
     """Raises Conflict where the table of states does not lead there."""
-    if may_become(record.kind, record.state, state):
+    if kind.may_become(record.state, state):
         return state
     raise Conflict(
         f"{record.kind} {record.id} is {record.state} and cannot become {state}", "lore memory show tells more"
     )
 
 
-def refuse(new: NewMemory) -> None:
+def refuse(new: NewMemory, kind: MemoryKind) -> None:
     """Raises InvalidRequest for what is no memory."""
     if not new.text.strip():
         raise InvalidRequest("the memory is empty", "say what is to be remembered")
@@ -193,5 +183,9 @@ def refuse(new: NewMemory) -> None:
         )
     if not 0.0 <= new.confidence <= 1.0:
         raise InvalidRequest(f"confidence {new.confidence} is not between 0 and 1", "leave it out for what is certain")
-    if new.first_state not in TRANSITIONS[new.kind]:
-        raise InvalidRequest(f"a {new.kind} is never {new.first_state}", f"it begins as {FIRST[new.kind]}")
+    if not kind.states:
+        raise InvalidRequest(
+            f"no package brings the kind {new.kind!r} of memories", "install it, and restart the daemon"
+        )
+    if (first := new.state or kind.first) not in kind.states:
+        raise InvalidRequest(f"a {new.kind} is never {first}", f"it begins as {kind.first}")

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
 from orchestrator.karma.learning import (
@@ -61,7 +61,7 @@ class Memories:
         """`codex`: the one that the body means, found by its name or the working directory."""
         if len(body.evidence) > MOST_CITED:
             raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
-        kind = Kind(body.kind)
+        kind = self._kind(body.kind)
         new = NewMemory(
             uid=uid,
             kind=kind,
@@ -76,11 +76,11 @@ class Memories:
             sigil=sigil,
             confidence=body.confidence,
             domain=body.domain,
-            outcome=_outcome(body.outcome) if kind is Kind.DECISION else None,
+            outcome=_outcome(body.outcome) if kind == Kind.DECISION else None,
             pinned=body.pinned,
             state=MemoryState.PROPOSED
             if body.proposed
-            else _state(body.state)
+            else self._state(body.state)
             if body.state and body.imported
             else None,
         )
@@ -130,8 +130,8 @@ class Memories:
     ) -> tuple[MemoryView, ...]:
         """The newest first. `codex`: `none` for those of no codex."""
         of_codex = ANY if codex is None else None if codex == "none" else codex
-        states = None if state is None else [_state(state)]
-        records = self.store.all_of(uid, kind=None if kind is None else _kind(kind), codex=of_codex, states=states)
+        states = None if state is None else [self._state(state)]
+        records = self.store.all_of(uid, kind=None if kind is None else self._kind(kind), codex=of_codex, states=states)
         return tuple(map(view_of, records))
 
     def review(self, uid: int) -> tuple[MemoryView, ...]:
@@ -158,9 +158,32 @@ class Memories:
                 if outcome is None:
                     raise InvalidRequest("which outcome is not said", "pending, success, partial or failure")
                 return self.store.set_outcome(uid, id, outcome)
+            case "become":
+                return self._become(uid, id, body.state)
             case _:
                 self.store.rate(uid, id, up=body.do == "up")
                 return self.store.judge(uid, id, right=body.do == "up")
+
+    def _become(self, uid: int, id: str, state: str | None) -> MemoryRecord:  # noqa: A002
+        if state is None:
+            raise InvalidRequest("which state is not said", "lore memory show tells the one that it is in")
+        if state == MemoryState.SUPERSEDED:
+            raise InvalidRequest("a memory is superseded by another one", "add what is true now")
+        return self.store.change(uid, id, self._state(state))
+
+    def _kind(self, name: str) -> str:
+        """Raises InvalidRequest with the kinds that there are."""
+        if name not in self.store.kinds:
+            hint = instead(name, list(self.store.kinds), "", "lore memory add --help")
+            raise InvalidRequest(f"there is no kind {name!r} of memories", hint)
+        return name
+
+    def _state(self, name: str) -> str:
+        """Raises InvalidRequest with the nearest that there are."""
+        known = dict.fromkeys(state for kind in self.store.kinds.values() for state in kind.states)
+        if name not in known:
+            raise InvalidRequest(f"there is no state {name!r} of memories", f"there are: {', '.join(known)}")
+        return name
 
     def forget(self, uid: int, id: str) -> str:  # noqa: A002
         """Deletes it, and gives its whole id."""
@@ -186,10 +209,10 @@ class Memories:
         return Growth(came, 0.0 if oldest is None else min(float(DAYS), max(1.0, (now - oldest) / DAY_S)))
 
     def search(self, uid: int, codex: str | None, query: str, kind: str | None, n: int) -> FoundMemories:
-        kinds = [_kind(kind)] if kind is not None else list(Kind)
+        kinds = [self._kind(kind)] if kind is not None else list(self.store.kinds)
         found = MemorySearch(self.store).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
         rows = tuple(
-            FoundMemoryRow.of(one.record, kind=one.record.kind.value, score=round(one.similarity, 4)) for one in found
+            FoundMemoryRow.of(one.record, kind=str(one.record.kind), score=round(one.similarity, 4)) for one in found
         )
         return FoundMemories(memories=rows, enough=any(one.similarity >= FLOOR for one in found))
 
@@ -203,8 +226,8 @@ def view_of(record: MemoryRecord) -> MemoryView:
     evidence = tuple(CitedCode.of(one) for one in record.evidence)
     return MemoryView.of(
         record,
-        kind=record.kind.value,
-        state=record.state.value,
+        kind=str(record.kind),
+        state=str(record.state),
         outcome=_value(record.outcome),
         suggested=_value(record.suggested),
         watches=_value(record.watches),
@@ -223,17 +246,3 @@ def _value(one: StrEnum | None) -> str | None:
 
 def _outcome(name: str | None) -> DecisionOutcome | None:
     return None if name is None else DecisionOutcome(name)
-
-
-def _kind(name: str) -> Kind:
-    """Raises InvalidRequest with the kinds that there are."""
-    if name not in list(Kind):
-        raise InvalidRequest(f"there is no kind {name!r} of memories", f"there are: {', '.join(Kind)}")
-    return Kind(name)
-
-
-def _state(name: str) -> MemoryState:
-    """Raises InvalidRequest with the states that there are."""
-    if name not in list(MemoryState):
-        raise InvalidRequest(f"there is no state {name!r} of memories", f"there are: {', '.join(MemoryState)}")
-    return MemoryState(name)

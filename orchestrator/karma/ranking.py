@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codex.words import STOP_WORDS, stem, words
-from orchestrator.karma.records import DecisionOutcome, Kind, MemoryRecord, MemoryState
+from orchestrator.karma.records import DecisionOutcome, MemoryRecord, MemoryState
 from orchestrator.karma.search import FLOOR, FoundMemory
 from orchestrator.karma.store import MemoryUsage
 from orchestrator.relevance.intent import Frame, MemoryPlan
@@ -181,6 +181,6 @@ def referenced(shown: str, answer: str) -> bool:
     return any(len(item & passage) / len(item | passage) >= REFERENCED for passage in passages)
 
 
-def kinds_of(plan: MemoryPlan) -> dict[Kind, int]:
+def kinds_of(plan: MemoryPlan) -> dict[str, int]:
     """How many candidates of each kind are searched for; those that the plan skips are not."""
-    return {Kind(kind): plan.candidates[kind] for kind in plan.kinds}
+    return {kind: plan.candidates[kind] for kind in plan.kinds}

@@ -19,9 +19,10 @@ from functools import cache
 
 from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
+from formatters.plugins import MemoryKind
 from orchestrator.karma.figures import TurnCounts
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
-from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
+from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.standing import in_domain, standing
@@ -29,7 +30,6 @@ from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
     ALWAYS,
-    KINDS,
     NOTHING,
     Frame,
     MemoryPlan,
@@ -44,13 +44,6 @@ SOURCE = "memory:"  # before the id, in what a prompt says of its items
 SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
-HEADINGS = {
-    Kind.CENSOR: ("Active Constraints", "censors"),
-    Kind.DECISION: ("Relevant Past Decisions", "decisions"),
-    Kind.FACT: ("Known Information", "facts"),
-    Kind.PROCEDURE: ("Procedure", "procedures"),
-    Kind.EPISODE: ("Past Experience", "episodic_memory"),
-}
 AROUND = {
     "user_traits": "The user",
     "communication_style": "How the user wants answers",
@@ -58,27 +51,30 @@ AROUND = {
 }
 """Nodes of the Environment, with what stands before them there."""
 PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **AROUND}.items()}
-MEMORY_NODES = frozenset({node for _, node in HEADINGS.values()} | PLACES.keys())
+MEMORY_NODES = frozenset({kind.node for kind in KINDS.values()} | PLACES.keys())
 
 
 @dataclass(frozen=True)
 class ShownEntry:
     """A memory in a prompt: its id and kind, the text of it that is shown, and the moment of its record's last change.
     `node`: of the gate; that of its kind where none is named. `short`: what may stand in the text's place; `pinned`: the
-    text stays whatever room is needed."""
+    text stays whatever room is needed; `heading`: of a kind of a package."""
 
     id: str
-    kind: Kind
+    kind: str
     text: str
     updated: float
     node: str = ""
     short: str = ""
     pinned: bool = False
+    heading: str = ""
 
     @property
     def place(self) -> tuple[str, str]:
         """The heading that it stands under, and its node."""
-        return PLACES.get(self.node, HEADINGS[self.kind])
+        if self.heading:
+            return self.heading, self.kind
+        return PLACES.get(self.node, (KINDS[self.kind].heading, KINDS[self.kind].node))
 
 
 @dataclass(frozen=True)
@@ -150,7 +146,7 @@ class Recall:
     async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
         """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
         frame, intent = _frame(question, pinned), intent_of(question.text)
-        plan = _plan(question, frame, intent)
+        plan = _plan(question, frame, intent, self.store.kinds)
         karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
         return Recalled(question, frame, intent, plan, karma, counts)
 
@@ -165,9 +161,9 @@ class Recall:
         if pinned is not None and not refresh_due(pinned, self._changed(asked.uid, pinned), frame.name, intent):
             return ()
         always = self._always(asked, frame)
-        chosen = self._found(asked, frame, intent, _plan(asked, frame, intent), frame.total, {one.id for one in always})
-        found = (_shown(one.record, one.shown) for one in chosen)
-        return tuple(one for one in (*always, *found) if one.id not in had)
+        plan = _plan(asked, frame, intent, self.store.kinds)
+        chosen = self._found(asked, frame, intent, plan, frame.total, {one.id for one in always})
+        return tuple(one for one in (*always, *self._entries(chosen)) if one.id not in had)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
         """An answer was given with this block: which of the memories that were searched for it references is kept. Raises
@@ -195,7 +191,7 @@ class Recall:
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands)
-        found = [_shown(one.record, one.shown) for one in chosen]
+        found = self._entries(chosen)
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has of it stays
         entries = (*always, *(found or (one for one in kept if not one.node and one.id not in stands)))
@@ -203,6 +199,13 @@ class Recall:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(chosen, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
+
+    def _entries(self, chosen: Sequence[RankedMemory]) -> list[ShownEntry]:
+        """`heading` is what a kind of a package stands under, in this block for good: the package may be gone later."""
+        entries = (_shown(one.record, one.shown) for one in chosen)
+        return [
+            one if one.kind in KINDS else replace(one, heading=self.store.kind(one.kind).heading) for one in entries
+        ]
 
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
         """Looks whether the code that these are about is another now."""
@@ -249,8 +252,7 @@ class Recall:
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
             if one.record.id not in without
         ]
-        budgets = {kind: plan.budgets[kind] for kind in KINDS}
-        return filled(chosen, budgets, room, tokens_of)
+        return filled(chosen, plan.budgets, room, tokens_of)
 
 
 def unremembered(question: RecallQuestion) -> Recalled:
@@ -259,11 +261,14 @@ def unremembered(question: RecallQuestion) -> Recalled:
     return Recalled(question, frame, intent, NOTHING, PinnedKarma())
 
 
-def _plan(question: RecallQuestion, frame: Frame, intent: QuestionIntent) -> MemoryPlan:
+def _plan(
+    question: RecallQuestion, frame: Frame, intent: QuestionIntent, kinds: Mapping[str, MemoryKind]
+) -> MemoryPlan:
     """Of the kinds that are wanted."""
     factor = question.prefetch.factor if question.prefetch.wanted else 0.0
-    plan = memory_plan(intent, frame, len(question.text.split()), factor)
-    return plan.without({kind for kind in plan.limits if not question.wants(HEADINGS[Kind(kind)][1])})
+    further = [kind for name, kind in kinds.items() if name not in KINDS]
+    plan = memory_plan(intent, frame, len(question.text.split()), factor, further)
+    return plan.without({kind for kind in plan.limits if not question.wants(kinds[kind].node)})
 
 
 def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: bool) -> TurnCounts:
@@ -361,4 +366,4 @@ def karma_from_json(text: str) -> PinnedKarma | None:
     if not text:
         return None
     frame, entries = json.loads(text)
-    return PinnedKarma(tuple(ShownEntry(one, Kind(kind), *rest) for one, kind, *rest in entries), frame)
+    return PinnedKarma(tuple(ShownEntry(*one) for one in entries), frame)

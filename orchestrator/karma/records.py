@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from formatters.plugins import HIDDEN_STATES, MemoryKind
+
 START_TRUST = 0.5
 CORE_FROM = 3  # confirmations
 
@@ -70,63 +72,103 @@ class WatchedText(StrEnum):
 
 
 _S = MemoryState
-FIRST: Mapping[Kind, MemoryState] = {
-    Kind.DECISION: _S.RECORDED,
-    Kind.FACT: _S.NEW,
-    Kind.PROCEDURE: _S.ACTIVE,
-    Kind.EPISODE: _S.ACTIVE,
-    Kind.CENSOR: _S.CREATED,
-}
-"""The state that a memory of each kind begins in when somebody stated it."""
 
-TRANSITIONS: Mapping[Kind, Mapping[MemoryState, frozenset[MemoryState]]] = {
-    Kind.DECISION: {
-        _S.PROPOSED: frozenset({_S.RECORDED, _S.INACTIVE}),
-        _S.RECORDED: frozenset({_S.PENDING, _S.REVIEWED}),
-        _S.PENDING: frozenset({_S.REVIEWED}),
-        _S.REVIEWED: frozenset(),
-        _S.INACTIVE: frozenset({_S.RECORDED}),
-    },
-    Kind.FACT: {
-        _S.PROPOSED: frozenset({_S.NEW, _S.CONFIRMED, _S.CORE, _S.INACTIVE}),
-        _S.NEW: frozenset({_S.CONFIRMED, _S.CORE, _S.SUPERSEDED, _S.INACTIVE}),
-        _S.CONFIRMED: frozenset({_S.CORE, _S.SUPERSEDED, _S.INACTIVE}),
-        _S.CORE: frozenset({_S.SUPERSEDED, _S.INACTIVE}),
-        _S.SUPERSEDED: frozenset({_S.INACTIVE}),
-        _S.INACTIVE: frozenset({_S.NEW}),
-    },
-    Kind.PROCEDURE: {
-        _S.PROPOSED: frozenset({_S.ACTIVE, _S.INACTIVE}),
-        _S.ACTIVE: frozenset({_S.EFFECTIVE, _S.INEFFECTIVE, _S.RETIRED}),
-        _S.EFFECTIVE: frozenset({_S.INEFFECTIVE, _S.ACTIVE, _S.RETIRED}),
-        _S.INEFFECTIVE: frozenset({_S.EFFECTIVE, _S.ACTIVE, _S.RETIRED}),
-        _S.RETIRED: frozenset(),
-        _S.INACTIVE: frozenset({_S.ACTIVE}),
-    },
-    Kind.EPISODE: {
-        _S.PROPOSED: frozenset({_S.ACTIVE, _S.INACTIVE}),
-        _S.ACTIVE: frozenset({_S.SUMMARIZED}),
-        _S.SUMMARIZED: frozenset({_S.ARCHIVED}),
-        _S.ARCHIVED: frozenset(),
-        _S.INACTIVE: frozenset({_S.ACTIVE}),
-    },
-    Kind.CENSOR: {
-        _S.PROPOSED: frozenset({_S.CREATED, _S.INACTIVE}),
-        _S.CREATED: frozenset({_S.ACTIVE, _S.RETIRED}),
-        _S.ACTIVE: frozenset({_S.ESCALATED, _S.RETIRED}),
-        _S.ESCALATED: frozenset({_S.RETIRED}),
-        _S.RETIRED: frozenset(),
-        _S.INACTIVE: frozenset({_S.CREATED}),
-    },
-}
-"""Where each state of each kind leads; anything else is refused."""
 
-HIDDEN = frozenset({_S.PROPOSED, _S.INACTIVE, _S.RETIRED})
+KINDS: Mapping[str, MemoryKind] = {
+    kind.name: kind
+    for kind in (
+        MemoryKind(
+            Kind.DECISION,
+            heading="Relevant Past Decisions",
+            node="decisions",
+            first=_S.RECORDED,
+            states={
+                _S.PROPOSED: {_S.RECORDED, _S.INACTIVE},
+                _S.RECORDED: {_S.PENDING, _S.REVIEWED},
+                _S.PENDING: {_S.REVIEWED},
+                _S.REVIEWED: set(),
+                _S.INACTIVE: {_S.RECORDED},
+            },
+        ),
+        MemoryKind(
+            Kind.FACT,
+            heading="Known Information",
+            node="facts",
+            first=_S.NEW,
+            end=_S.INACTIVE,
+            states={
+                _S.PROPOSED: {_S.NEW, _S.CONFIRMED, _S.CORE, _S.INACTIVE},
+                _S.NEW: {_S.CONFIRMED, _S.CORE, _S.SUPERSEDED, _S.INACTIVE},
+                _S.CONFIRMED: {_S.CORE, _S.SUPERSEDED, _S.INACTIVE},
+                _S.CORE: {_S.SUPERSEDED, _S.INACTIVE},
+                _S.SUPERSEDED: {_S.INACTIVE},
+                _S.INACTIVE: {_S.NEW},
+            },
+        ),
+        MemoryKind(
+            Kind.PROCEDURE,
+            heading="Procedure",
+            node="procedures",
+            first=_S.ACTIVE,
+            end=_S.RETIRED,
+            states={
+                _S.PROPOSED: {_S.ACTIVE, _S.INACTIVE},
+                _S.ACTIVE: {_S.EFFECTIVE, _S.INEFFECTIVE, _S.RETIRED},
+                _S.EFFECTIVE: {_S.INEFFECTIVE, _S.ACTIVE, _S.RETIRED},
+                _S.INEFFECTIVE: {_S.EFFECTIVE, _S.ACTIVE, _S.RETIRED},
+                _S.RETIRED: set(),
+                _S.INACTIVE: {_S.ACTIVE},
+            },
+        ),
+        MemoryKind(
+            Kind.EPISODE,
+            heading="Past Experience",
+            node="episodic_memory",
+            first=_S.ACTIVE,
+            states={
+                _S.PROPOSED: {_S.ACTIVE, _S.INACTIVE},
+                _S.ACTIVE: {_S.SUMMARIZED},
+                _S.SUMMARIZED: {_S.ARCHIVED},
+                _S.ARCHIVED: set(),
+                _S.INACTIVE: {_S.ACTIVE},
+            },
+        ),
+        MemoryKind(
+            Kind.CENSOR,
+            heading="Active Constraints",
+            node="censors",
+            first=_S.CREATED,
+            end=_S.RETIRED,
+            states={
+                _S.PROPOSED: {_S.CREATED, _S.INACTIVE},
+                _S.CREATED: {_S.ACTIVE, _S.RETIRED},
+                _S.ACTIVE: {_S.ESCALATED, _S.RETIRED},
+                _S.ESCALATED: {_S.RETIRED},
+                _S.RETIRED: set(),
+                _S.INACTIVE: {_S.CREATED},
+            },
+        ),
+    )
+}
+"""The kinds of Lorekeep, by name. What leads nowhere is refused. Their budgets are those of the frames (`intent`)."""
+
+HIDDEN: frozenset[str] = frozenset(map(MemoryState, HIDDEN_STATES))
 """Never shown to a model, nor found unless asked for."""
 
 
-def may_become(kind: Kind, state: MemoryState, new: MemoryState) -> bool:
-    return new in TRANSITIONS[kind].get(state, frozenset())
+def without_package(name: str) -> MemoryKind:
+    """A kind whose package is not installed any more: its memories stay as they are, and none is looked up."""
+    return MemoryKind(name, heading="", states={}, first="", budget=0, candidates=0)
+
+
+_NAMED: dict[type[StrEnum], dict[str, str]] = {one: {name.value: name for name in one} for one in (Kind, MemoryState)}
+
+
+def _name(record: "MemoryRecord | NewMemory") -> None:
+    """Makes members of `Kind` and `MemoryState` of its names, so that they can be told by identity; a package's stay."""
+    object.__setattr__(record, "kind", _NAMED[Kind].get(record.kind, record.kind))
+    if record.state is not None:
+        object.__setattr__(record, "state", _NAMED[MemoryState].get(record.state, record.state))
 
 
 @dataclass(frozen=True)
@@ -145,6 +187,7 @@ class CodeCitation:
 class MemoryRecord:
     """One record. Times are seconds since the epoch. `uid`: whose it is; no other user sees it.
 
+    kind, state: of `Kind` and `MemoryState`, or the names of a package's kind and its states.
     codex:       its name, None for a memory of no codex.
     subject, attribute: of a fact: what it is about, as `user` and `style:tone`; of a list's entry `list:NAME`.
     text:        in full, as recorded. `micro` and `summary` were made from it when it was written.
@@ -160,8 +203,8 @@ class MemoryRecord:
     """
 
     id: str  # 10 hex digits
-    kind: Kind
-    state: MemoryState
+    kind: str
+    state: str
     uid: int
     text: str
     micro: str
@@ -192,6 +235,9 @@ class MemoryRecord:
     judged: int = 0
     suggested: DecisionOutcome | None = None
 
+    def __post_init__(self) -> None:
+        _name(self)
+
     @property
     def is_shown(self) -> bool:
         """Whether a model may be shown it."""
@@ -203,7 +249,7 @@ class NewMemory:
     """A memory that is not stored yet; the fields are those of `MemoryRecord`. `state` None: the first of its kind."""
 
     uid: int
-    kind: Kind
+    kind: str
     text: str
     codex: str | None = None
     subject: str = ""
@@ -220,8 +266,7 @@ class NewMemory:
     severity: Severity | None = None
     outcome: DecisionOutcome | None = None
     pinned: bool = False
-    state: MemoryState | None = None
+    state: str | None = None
 
-    @property
-    def first_state(self) -> MemoryState:
-        return FIRST[self.kind] if self.state is None else self.state
+    def __post_init__(self) -> None:
+        _name(self)

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from codex.words import query_words, words
-from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
+from orchestrator.karma.records import HIDDEN, MemoryRecord
 from orchestrator.karma.store import TOKENIZER, MemoryStore, marks
 
 MOST_WORDS = 24  # of a question
@@ -53,7 +53,7 @@ class MemorySearch:
         uid: int,
         codex: str | None,
         question: str,
-        candidates: Mapping[Kind, int],
+        candidates: Mapping[str, int],
         entities: Sequence[str] = (),
     ) -> list[FoundMemory]:
         """Candidates of these kinds, the most similar first; as many as asked for of each. Raises LoreError."""
@@ -80,7 +80,7 @@ class MemorySearch:
         return int(self.store.read(query, _quoted(term), COUNTED)[0][0])
 
     def _matching(
-        self, uid: int, codex: str | None, kind: Kind, match: str, after: int, most: int
+        self, uid: int, codex: str | None, kind: str, match: str, after: int, most: int
     ) -> list[MemoryRecord]:
         hidden = sorted(HIDDEN)
         values = (match, after, uid, kind, codex, *hidden, most)

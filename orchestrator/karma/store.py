@@ -15,6 +15,7 @@ from typing import Any
 
 from codex.catalog.databases import open_database, transaction
 from codex.catalog.databases import translated as faults_of
+from formatters.plugins import MemoryKind
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.karma.changes import (
     ESCALATED_FROM,
@@ -32,6 +33,7 @@ from orchestrator.karma.changes import (
 from orchestrator.karma.figures import DAYS, TurnCounts
 from orchestrator.karma.records import (
     HIDDEN,
+    KINDS,
     CodeCitation,
     DecisionOutcome,
     Kind,
@@ -40,6 +42,7 @@ from orchestrator.karma.records import (
     NewMemory,
     Severity,
     WatchedText,
+    without_package,
 )
 from orchestrator.karma.schema import APPLICATION, MIGRATIONS
 from orchestrator.karma.sizes import micro_of, summary_of
@@ -94,20 +97,27 @@ def decay(age_s: float) -> float:
 class MemoryStore:
     """Every method raises LoreError for a file that cannot be read or written, and knows one user's memories at a time."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, kinds: Mapping[str, MemoryKind] = KINDS
+    ) -> None:
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one. `kinds`: by name."""
         self.path = path
+        self.kinds = kinds
         with translated():
             self._connection = open_database(path, MIGRATIONS, application=APPLICATION)
         self._connection.execute("PRAGMA synchronous = FULL")  # a memory is a rare write: it may cost a ms and be safe
         self._clock = clock
         self._lock = threading.RLock()
 
+    def kind(self, name: str) -> MemoryKind:
+        return self.kinds.get(name) or without_package(name)
+
     # -- writing
 
     def add(self, new: NewMemory) -> MemoryRecord:
         """The memory as it stands then: a new one, or the one that it confirms or repeats. Raises InvalidRequest."""
-        refuse(new)
+        kind = self.kind(new.kind)
+        refuse(new, kind)
         with self._writing() as database:
             now = self._clock()
             created = now if new.created is None else new.created
@@ -115,9 +125,11 @@ class MemoryStore:
             alike = self._select(
                 "uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex
             )
-            outcome = settled(new, created, _of_subject(new, alike), self._same_subject(new))
+            outcome = settled(new, kind, created, _of_subject(new, alike), self._same_subject(new))
             if outcome.confirms is not None:
-                return self._standing(database, outcome.confirms, replace(confirmed(outcome.confirms), updated=now))
+                return self._standing(
+                    database, outcome.confirms, replace(confirmed(outcome.confirms, kind), updated=now)
+                )
             if outcome.repeats is not None:
                 return outcome.repeats
             record = _record(new, self._free_id(), outcome, created, now)
@@ -125,18 +137,23 @@ class MemoryStore:
             self._supersede(database, outcome.supersedes, record)
             return record
 
-    def change(self, uid: int, id: str, state: MemoryState) -> MemoryRecord:  # noqa: A002 - the record's own word
+    def change(self, uid: int, id: str, state: str) -> MemoryRecord:  # noqa: A002 - the record's own word
         """Raises Conflict where the table of states leads elsewhere."""
-        return self._changed(uid, id, lambda one: replace(one, state=led(one, state)))
+        return self._changed(uid, id, lambda one: replace(one, state=led(one, self.kind(one.kind), state)))
 
     def confirm(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """A person says that it is true: a proposal stands, a fact is confirmed once more, what was suspect is not, and a
         suggested outcome or promotion takes place."""
-        return self._changed(uid, id, lambda one: _resized(replace(confirmed(one), suspect="")))
+        return self._changed(uid, id, lambda one: _resized(replace(confirmed(one, self.kind(one.kind)), suspect="")))
 
     def retire(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """Raises Conflict for decisions and episodes, which are kept."""
-        return self._changed(uid, id, lambda one: replace(one, state=led(one, retired(one))))
+
+        def put_away(one: MemoryRecord) -> MemoryRecord:
+            kind = self.kind(one.kind)
+            return replace(one, state=led(one, kind, retired(one, kind)))
+
+        return self._changed(uid, id, put_away)
 
     def rate(self, uid: int, id: str, *, up: bool) -> MemoryRecord:  # noqa: A002
         step = TRUST_UP if up else TRUST_DOWN
@@ -170,7 +187,7 @@ class MemoryStore:
                 raise Conflict(f"a {one.kind} has no outcome", "only decisions have one")
             pending = outcome is DecisionOutcome.PENDING
             state = MemoryState.PENDING if pending else MemoryState.REVIEWED
-            led_to = one.state if one.state is state else led(one, state)
+            led_to = one.state if one.state is state else led(one, self.kind(one.kind), state)
             return _resized(replace(one, outcome=outcome, suggested=None, state=led_to))
 
         return self._changed(uid, id, decided)
@@ -240,9 +257,9 @@ class MemoryStore:
         self,
         uid: int,
         *,
-        kind: Kind | None = None,
+        kind: str | None = None,
         codex: str | _Any | None = ANY,
-        states: Iterable[MemoryState] | None = None,
+        states: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> list[MemoryRecord]:
         """The newest first; also those that no model is shown, unless `states` says which."""
@@ -294,9 +311,9 @@ class MemoryStore:
         query = f"SELECT {sums} FROM days WHERE uid = ? AND day > ?"  # noqa: S608 - our columns
         return TurnCounts(*self.read(query, uid, since)[0])
 
-    def counts(self, uid: int) -> dict[tuple[Kind, MemoryState], int]:
+    def counts(self, uid: int) -> dict[tuple[str, str], int]:
         rows = self.read("SELECT kind, state, count(*) FROM memories WHERE uid = ? GROUP BY kind, state", uid)
-        return {(Kind(kind), MemoryState(state)): count for kind, state, count in rows}
+        return {(kind, state): count for kind, state, count in rows}
 
     def read(self, query: str, *values: object) -> list[Any]:
         """Rows of a query that changes nothing; for searches."""
@@ -430,8 +447,6 @@ def _count(database: sqlite3.Connection, uid: int, counts: TurnCounts, day: int)
 def _of_row(row: Sequence[Any], evidence: tuple[CodeCitation, ...]) -> MemoryRecord:
     given = dict(zip(_COLUMNS, row, strict=True))
     typed = {
-        "kind": Kind(given["kind"]),
-        "state": MemoryState(given["state"]),
         "verbatim": bool(given["verbatim"]),
         "pinned": bool(given["pinned"]),
         "outcome": DecisionOutcome(given["outcome"]) if given["outcome"] else None,

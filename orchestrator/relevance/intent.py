@@ -10,13 +10,14 @@ A greeting plans nothing. Long texts are read at both ends alone. Knows no memor
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from codex.words import identifiers, query_words
+from formatters.plugins import MemoryKind
 from orchestrator.errors import InvalidRequest, SettingsError, instead
 from orchestrator.prompt.phrases import read_part
 
@@ -112,7 +113,7 @@ class MemoryPlan:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return tuple(kind for kind in KINDS if self.limits.get(kind) and self.budgets.get(kind))
+        return tuple(kind for kind in self.limits if self.limits[kind] and self.budgets.get(kind))
 
 
 NOTHING = MemoryPlan({}, {}, {})
@@ -150,20 +151,32 @@ def is_greeting(text: str) -> bool:
     return begins is not None and len(re.findall(r"\w+|[^\w\s]", folded)) < GREETING_TOKENS
 
 
-def memory_plan(intent: QuestionIntent, frame: Frame, question_words: int, factor: float = 1.0) -> MemoryPlan:
-    """`factor` multiplies the limits: memory in advance by how full the context is; 0 plans nothing."""
+def memory_plan(
+    intent: QuestionIntent,
+    frame: Frame,
+    question_words: int,
+    factor: float = 1.0,
+    further: Sequence[MemoryKind] = (),
+) -> MemoryPlan:
+    """`factor` multiplies the limits: memory in advance by how full the context is; 0 plans nothing. `further`: kinds of
+    packages, which no words hint at."""
     if intent.greeting or factor <= 0:
         return NOTHING
     dominant = intent.dominant
-    usual = {kind: EACH if dominant is None else DOMINANT if kind == dominant else OTHERS for kind in KINDS}
+    usual = {
+        kind: EACH if dominant is None else DOMINANT if kind == dominant else OTHERS
+        for kind in (*KINDS, *(one.name for one in further))
+    }
     limits = {kind: max(1, int(limit * factor)) for kind, limit in usual.items()}
-    return MemoryPlan(limits, budgets_of(frame, question_words), dict(CANDIDATES), intent.recency)
+    candidates = CANDIDATES | {one.name: one.candidates for one in further}
+    return MemoryPlan(limits, budgets_of(frame, question_words, further), candidates, intent.recency)
 
 
-def budgets_of(frame: Frame, question_words: int) -> dict[str, int]:
+def budgets_of(frame: Frame, question_words: int, further: Sequence[MemoryKind] = ()) -> dict[str, int]:
     """Tokens of each kind: its share of what the frame leaves, or what the frame says. Together never more than that."""
     flexible = max(0, frame.total - ALWAYS)
-    scaled = {kind: BUDGETS[kind] * flexible // FLEXIBLE for kind in KINDS} | dict(frame.budgets)
+    usual = BUDGETS | {one.name: one.budget for one in further}
+    scaled = {kind: tokens * flexible // FLEXIBLE for kind, tokens in usual.items()} | dict(frame.budgets)
     if question_words < SHORT:
         scaled = {kind: tokens // 2 for kind, tokens in scaled.items()}
     elif question_words > LONG:

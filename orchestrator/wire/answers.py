@@ -127,7 +127,7 @@ class ShownMemory(ReplyShape):
     """A memory in the prompt."""
 
     id: str = Field(description="10 hex digits: lore memory show ID")
-    kind: str = Field(description="decision, fact, procedure, episode or censor")
+    kind: str = Field(description="decision, fact, procedure, episode, censor, or a kind of a package")
     text: str = Field(description="as it is shown")
 
 
@@ -135,7 +135,7 @@ class NotedMemory(ReplyShape):
     """What the turn told, as it is remembered."""
 
     id: str = Field(description="10 hex digits: lore memory show ID")
-    kind: str = Field(description="decision, fact, procedure, episode or censor")
+    kind: str = Field(description="decision, fact, procedure, episode, censor, or a kind of a package")
     state: str = Field(description="where it stands; proposed: no model is shown it until a person confirms it")
     text: str = Field(description="as recorded")
     made: bool = Field(description="it is new; false: it was known, and is confirmed")

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
 
-KindName = Literal["decision", "fact", "procedure", "episode", "censor"]
+KindName = Plain
 OutcomeName = Literal["pending", "success", "partial", "failure"]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -24,7 +24,7 @@ class CitedCode(ReplyShape):
 class MemoryBody(StrictRequest):
     """A memory to keep. The same again confirms it; another value of the same subject and attribute supersedes it."""
 
-    kind: KindName = Field("fact", description="what it is")
+    kind: KindName = Field("fact", description="decision, fact, procedure, episode, censor, or a kind of a package")
     text: Annotated[str, Field(min_length=1)] = Field(description="what is to be remembered, at most 65,536 characters")
     codex: Plain | None = Field(None, description="the codex that it is about; none: no codex; left out: by cwd")
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is meant")
@@ -49,10 +49,11 @@ class MemoryBody(StrictRequest):
 class MemoryChange(StrictRequest):
     """What is to be done with a memory."""
 
-    do: Literal["confirm", "retire", "consecrate", "up", "down", "outcome"] = Field(
+    do: Literal["confirm", "retire", "consecrate", "up", "down", "outcome", "become"] = Field(
         description="confirm: it is true; retire: it is not shown any more; consecrate: never shortened, last to go; "
-        "up, down: its trust; outcome: of a decision"
+        "up, down: its trust; outcome: of a decision; become: another state of its kind"
     )
+    state: Plain | None = Field(None, description="with become: which")
     outcome: OutcomeName | None = Field(None, description="with outcome: which")
 
 

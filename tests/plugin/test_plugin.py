@@ -7,6 +7,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from private_daemon import PrivateDaemon
@@ -168,6 +169,79 @@ def test_settings_choose_a_template_and_leave_an_injector_out(models: Path, site
         checked = daemon.lore("config", "check", "--json")
         assert checked.returncode != 0
         assert "prompt.templates" in checked.stdout + checked.stderr
+
+
+WHO = "Who may release the walrus build?"
+
+
+def memory(daemon: PrivateDaemon, *words: str) -> Any:
+    return daemon.json("memory", *words)["memory"]
+
+
+def karma_of(daemon: PrivateDaemon) -> str:
+    """The Karma block that a new conversation about the walrus build has."""
+    prompt = prompt_of(daemon, "who may release the walrus build?")
+    return "".join(line for line in prompt.splitlines(keepends=True) if line.startswith(("# Open", "- ")))
+
+
+def test_a_packages_kind_of_memories_is_kept_recalled_shown_moved_along_its_states_and_retired(
+    models: Path, site: Path, repository: Path
+) -> None:
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.json("load", str(repository), "--wait")
+        one = memory(daemon, "add", WHO, "--kind", "open-question", "-c", "rules")
+        assert (one["kind"], one["state"]) == ("open-question", "open")
+        assert karma_of(daemon) == f"# Open Questions\n- {WHO}\n"
+        assert [row["id"] for row in daemon.json("memory", "list", "--kind", "open-question")["memories"]] == [
+            one["id"]
+        ]
+        asked = ("walrus release", "--kind", "open-question", "-c", "rules")
+        found = daemon.json("memory", "search", *asked)["memories"]
+        assert [row["id"] for row in found] == [one["id"]]
+        assert memory(daemon, "become", one["id"], "answered")["state"] == "answered"
+        refused = daemon.lore("memory", "become", one["id"], "reviewed")
+        assert refused.returncode != 0
+        assert "open-question" in refused.stderr
+        assert memory(daemon, "retire", one["id"])["state"] == "retired"
+        assert karma_of(daemon) == ""
+        refused = daemon.lore("memory", "add", "x", "--kind", "open-questoin")
+        assert refused.returncode == 2
+        assert "open-question" in refused.stderr
+
+
+def test_the_gate_leaves_a_packages_kind_out_of_the_turns_that_its_rules_name(
+    models: Path, site: Path, repository: Path
+) -> None:
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.stop()
+        rules = '{"rules": {"open-question": [{"when": {"is_question": true}, "strength": "hard"}]}}'
+        (daemon.folder / "config" / "lorekeep" / "context-relevance.json").write_text(rules)
+        daemon.start()
+        daemon.json("load", str(repository), "--wait")
+        memory(daemon, "add", WHO, "--kind", "open-question", "-c", "rules")
+        assert WHO not in karma_of(daemon)
+        assert WHO in prompt_of(daemon, "tell who may release the walrus build")
+
+
+def test_memories_of_a_kind_whose_package_is_gone_stay_and_are_not_looked_up(
+    models: Path, site: Path, repository: Path
+) -> None:
+    with living(models, environment={"PYTHONPATH": str(site)}) as daemon:
+        daemon.json("load", str(repository), "--wait")
+        one = memory(daemon, "add", WHO, "--kind", "open-question", "-c", "rules")
+        ask = ("ask", "-c", "rules", "-s", "talk", "--max-tokens", "2", "who may release the walrus build?")
+        daemon.json(*ask)
+        daemon.stop()
+        daemon.environment.pop("PYTHONPATH")
+        daemon.start()
+        assert [row["text"] for row in daemon.json("memory", "list")["memories"]] == [WHO]
+        assert karma_of(daemon) == ""
+        trace = daemon.json(*ask)["lore"]["trace"]
+        assert f"# Open Questions\n- {WHO}\n" in daemon.lore("trace", "show", trace, "--prompt").stdout  # it is pinned
+        refused = daemon.lore("memory", "add", "And why?", "--kind", "open-question")
+        assert refused.returncode == 2
+        assert daemon.lore("memory", "retire", one["id"]).returncode != 0
+        assert daemon.json("memory", "forget", one["id"])["forgotten"] == one["id"]
 
 
 GRUMPY = """

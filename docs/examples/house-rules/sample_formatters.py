@@ -2,12 +2,22 @@
 
 from collections.abc import Iterator
 
-from formatters import BlockKind, ContextNode, Item
+from formatters import BlockKind, ContextNode, Item, MemoryKind
 
 RULES = {"main": "Nothing is pushed to main without a review.", "release": "Only fixes on this branch."}
 
 NODE = ContextNode("house-rules", block="Environment", cost=30, source="branch")
 """What the relevance gate decides about. The items of the injector of this name belong to it."""
+
+OPEN_QUESTION = MemoryKind(
+    "open-question",
+    heading="Open Questions",
+    states={"open": {"answered", "retired"}, "answered": {"open", "retired"}, "retired": set()},
+    first="open",
+    end="retired",
+    budget=300,
+)
+"""A kind of memories: `lore memory add --kind open-question "Who may release?"`, then `lore memory become ID answered`."""
 
 
 class HouseRules:

@@ -1,7 +1,7 @@
 """Plug-ins: what is taken, what is refused by name, and that a broken one never stops an answer."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from formatters.blocks import BlockKind, BrokenPlugin, Item, Role
 from formatters.context import StateView, Turning, TurnView
-from formatters.plugins import ContextNode
-from formatters.registry import add_node, builtin, chosen, discover, register, write_prompt
+from formatters.plugins import ContextNode, MemoryKind
+from formatters.registry import add_kind, add_node, builtin, chosen, discover, register, write_prompt
 from formatters.testing import check_formatter, samples
 
 RICH = samples()[1]
@@ -248,3 +248,43 @@ def test_a_turn_that_has_ended_lacks_what_it_lacked() -> None:
     closed = turns(("weather",)).closed("Why?", TurnView(role="assistant", text="So."))
     assert closed.turns[0].left_out == ("weather",)
     assert closed.left_out == ()
+
+
+# -- kinds of memories
+
+STATES = {"open": {"done", "retired"}, "done": {"open"}, "retired": set()}
+QUESTION = MemoryKind("question", heading="Open", states=STATES, first="open", end="retired")
+
+
+def test_a_kind_brings_its_node_and_what_is_proposed_of_it_can_be_confirmed_or_set_aside() -> None:
+    registry = add_kind(builtin(), QUESTION, "acme")
+    assert registry.nodes == {"question": ContextNode("question", "Karma", 200, "memories")}
+    kind = registry.kinds["question"]
+    assert kind.may_become("proposed", "open")
+    assert kind.may_become("proposed", "inactive")
+    assert kind.may_become("inactive", "open")
+    assert not kind.may_become("retired", "open")
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("question", "this is no kind of memories"),
+        (replace(QUESTION, name="fact"), "in use by one of lorekeepd"),
+        (replace(QUESTION, name="rain"), "in use by one of a plug-in"),
+        (replace(QUESTION, name="Question!"), "lower-case"),
+        (replace(QUESTION, first="begun"), "its first state 'begun'"),
+        (replace(QUESTION, first="retired"), "its first state 'retired'"),
+        (replace(QUESTION, states={"open": {"gone"}}), "no state leads on from 'gone'"),
+        (replace(QUESTION, states={"open": {"Done"}, "Done": set()}), "the state 'Done' must be lower-case"),
+        (replace(QUESTION, end="done"), "its end is 'done'"),
+        (replace(QUESTION, heading="Open\n# Identity"), "its heading must be a line"),
+        (replace(QUESTION, heading=" "), "its heading must be a line"),
+        (replace(QUESTION, budget=0), "or none of it is ever found"),
+        (replace(QUESTION, candidates=0), "or none of it is ever found"),
+    ],
+)
+def test_a_kind_that_cannot_be_used_is_refused_by_its_name(kind: object, why: str) -> None:
+    rain = add_node(builtin(), ContextNode("rain", "State", 20, "sky"), "acme")
+    with pytest.raises(BrokenPlugin, match=why):
+        add_kind(rain, kind, "acme", {"fact"})

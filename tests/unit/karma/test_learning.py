@@ -22,7 +22,7 @@ def of(text: str, **more: str) -> list[NewMemory]:
 
 
 def stands(memory: NewMemory) -> bool:
-    return memory.first_state is not MemoryState.PROPOSED
+    return memory.state is not MemoryState.PROPOSED
 
 
 def made_of(label: str, memory: NewMemory) -> bool:

@@ -20,8 +20,7 @@ from orchestrator.karma.changes import (
 from orchestrator.karma.learning import HeardTurn, VotedAnswer
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import (
-    FIRST,
-    TRANSITIONS,
+    KINDS,
     DecisionOutcome,
     Kind,
     MemoryRecord,
@@ -50,7 +49,7 @@ def memories(store: MemoryStore) -> Memories:
 
 
 def record(kind: Kind, **more: object) -> MemoryRecord:
-    return replace(MemoryRecord("ab" * 5, kind, FIRST[kind], ME, "x", "x", "x"), **more)  # type: ignore[arg-type]
+    return replace(MemoryRecord("ab" * 5, kind, KINDS[kind].first, ME, "x", "x", "x"), **more)  # type: ignore[arg-type]
 
 
 def after(one: MemoryRecord, *judgements: bool) -> MemoryRecord:
@@ -82,7 +81,7 @@ def test_every_judgement_counts_and_every_state_on_the_way_follows_the_table(
     one = record(kind)
     for right in judgements:
         before, one = one, judged(one, right=right)
-        assert one.state is before.state or one.state in TRANSITIONS[kind][before.state]
+        assert one.state is before.state or KINDS[kind].may_become(before.state, one.state)
     assert one.judged == len(judgements)
     assert one.effectiveness == pytest.approx(sum(judgements) / max(1, len(judgements)), abs=0.01)
     if one.state is S.EFFECTIVE:
