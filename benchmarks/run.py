@@ -31,6 +31,7 @@ import cases_memory  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_relevance  # noqa: E402
+import cases_remembered  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
 import cases_slot_files  # noqa: E402
@@ -105,6 +106,7 @@ def chosen(text: str, *, real: bool, locomo: Path | None = None, histories: Sequ
             **cases_parts.cases(),
             **cases_relevance.cases(),
             **cases_memory.cases(locomo),
+            **cases_remembered.cases(),
             **cases_staleness.cases(histories),
             **cases_codex.cases(),
             **cases_coverage.cases(),
