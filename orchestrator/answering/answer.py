@@ -20,7 +20,7 @@ from formatters.context import TurnContext
 from orchestrator.answering import report
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
-from orchestrator.answering.keeping import SavedTurn, heard, saved
+from orchestrator.answering.keeping import Remembered, SavedTurn, heard, saved
 from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.preparing import (
     PreparedQuestion,
@@ -51,7 +51,7 @@ from orchestrator.model.chat_model import (
 )
 from orchestrator.prompt.composing import Composed, broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.answers import Citation, GovernorState, Lore, NotedMemory, PlanReply, Waiting
+from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
@@ -204,26 +204,29 @@ class Answers:
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
         trace = None if prepared.ask.private else uuid.uuid4().hex
-        noted = await self._remembered(prepared, state.finished, turn, trace)
-        answered = self._answered(prepared, state, turn, outdated, citations, trace, noted)
+        kept = await self._remembered(prepared, state.finished, turn, trace)
+        answered = self._answered(prepared, state, turn, outdated, citations, trace, kept)
         self._traced(prepared, state, answered)
         yield answered
 
     async def _remembered(
         self, prepared: PreparedQuestion, finished: Finished, turn: SavedTurn, trace: str | None
-    ) -> tuple[NotedMemory, ...]:
-        """Which memories the answer used is kept, and what a turn of a session tells; where that cannot be, the answer
-        stands without it."""
-        if trace is None:
-            return ()
-        principal = prepared.ask.principal
+    ) -> Remembered:
+        """Which memories the answer used is kept, which censors it goes against, and what a turn of a session tells; where
+        that cannot be, the answer stands without it."""
+        principal, said, kept = prepared.ask.principal, heard(prepared, trace or ""), Remembered()
         try:
-            await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
-            if turn.session is not None and not turn.not_kept and principal.may("memory:write"):
-                return await asyncio.to_thread(self.memories.note, heard(prepared, trace))
+            if principal.may("memory:read"):
+                asked = (principal.uid, said.codex, said.text, finished.text)
+                censored = await asyncio.to_thread(self.memories.watch, *asked, counted=trace is not None)
+                kept = replace(kept, censored=censored)
+            if trace is not None:
+                await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
+            if trace is not None and turn.session is not None and not turn.not_kept and principal.may("memory:write"):
+                kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, said))
         except LoreError as fault:
             log.warning("the memories of a turn were not kept: %s", fault.message)
-        return ()
+        return kept
 
     def _traced(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> None:
         """Hands the turn to the traces, which write it while the answer goes on; a private one leaves none."""
@@ -306,7 +309,7 @@ class Answers:
         outdated: str,
         citations: tuple[Citation, ...],
         trace: str | None,
-        noted: tuple[NotedMemory, ...],
+        kept: Remembered,
     ) -> Answered:
         assert state.finished is not None
         now = time.monotonic()
@@ -327,7 +330,8 @@ class Answers:
                 "timings": timings,
                 "drafts": report.drafts(completions),
                 "citations": citations,
-                "noted": noted,
+                "censored": kept.censored,
+                "noted": kept.noted,
             }
         )
         self.preparer.lifecycle.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))

@@ -10,6 +10,7 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
 from orchestrator.karma.records import Kind
+from orchestrator.wire.answers import CensorMark, NotedMemory
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,15 @@ class SavedTurn:
     session: Session | None
     began: bool = False
     not_kept: str = ""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What memories had to do with an answer beside its prompt: censors that it goes against, and what was made of the
+    turn."""
+
+    censored: tuple[CensorMark, ...] = ()
+    noted: tuple[NotedMemory, ...] = ()
 
 
 def saved(

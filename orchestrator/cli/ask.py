@@ -352,6 +352,7 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
         lines.append(f"this turn was not saved: {lore['not_kept']}")
     elif lore.get("session"):
         lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
+    lines += censored_lines(lore.get("censored", ()))
     lines += noted_lines(lore.get("noted", ()))
     lines += citation_lines(lore.get("citations", ()))
     lines += dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
@@ -422,6 +423,16 @@ def rate_of(timings: dict[str, Any]) -> float:
     rate: float = timings.get("tokens_per_second") or 0.0
     took = (timings.get("total_ms", 0.0) - timings.get("ttft_ms", 0.0)) / 1000
     return rate if took >= LEAST_DECODED_S and rate * took >= LEAST_DECODED else 0.0
+
+
+def censored_lines(marks: Any) -> list[str]:
+    """What goes against a censor, with its passage, and how to say that it is a false alarm."""
+    words = {"warn": "warning", "block": "blocked"}
+    return [
+        f"{words.get(one['severity'], one['severity'])}: the {one['watches']} goes against {first_line(one['text'])!r}: "
+        f"{one['passage']} · false alarm: lore memory rate {one['id']} down"
+        for one in marks
+    ]
 
 
 def noted_lines(noted: Any) -> list[str]:

@@ -23,6 +23,7 @@ KINDS = "decision, fact, procedure, episode, censor, or a kind of a package"
 KEPT = (  # in an exported file
     *("kind", "codex", "subject", "attribute", "verbatim", "created"),
     *("confidence", "domain", "outcome", "evidence", "state", "pinned"),
+    *("trigger", "watches", "severity"),
 )
 _CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
 
@@ -67,6 +68,12 @@ def add(
         list[str] | None, given.option("--cite PLACE", "code that it is about: PATH or PATH:START-END")
     ] = None,
     verbatim: Annotated[bool, given.option("--verbatim", "never shortened")] = False,
+    trigger: Annotated[
+        str, given.option("--trigger WORDS", "of a censor: what a sentence must hold; else what its text forbids")
+    ] = "",
+    watches: Annotated[
+        str | None, given.option("--watch TEXT", "of a censor: question or answer (the default)")
+    ] = None,
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
@@ -79,6 +86,8 @@ def add(
         "subject": f"list:{list_name}" if list_name else "user" if about == "me" else about,
         "attribute": attribute,
         "verbatim": verbatim,
+        "trigger": trigger,
+        "watches": watches,
         "evidence": [cited(place) for place in cite or ()],
     }
     report = Daemon(socket).call("POST", "/v1/memories", body)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.errors import InvalidRequest, NotFound, instead
+from orchestrator.karma.censors import Triggered, trigger_of, triggered_by
 from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
 from orchestrator.karma.learning import (
@@ -27,11 +28,13 @@ from orchestrator.karma.records import (
     MemoryRecord,
     MemoryState,
     NewMemory,
+    Severity,
+    WatchedText,
 )
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import ANY, DAY_S, MemoryStore, marks
-from orchestrator.wire.answers import NotedMemory
+from orchestrator.wire.answers import CensorMark, NotedMemory
 from orchestrator.wire.memories import (
     CitedCode,
     FoundMemories,
@@ -62,6 +65,7 @@ class Memories:
         if len(body.evidence) > MOST_CITED:
             raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
         kind = self._kind(body.kind)
+        censor = kind == Kind.CENSOR
         new = NewMemory(
             uid=uid,
             kind=kind,
@@ -78,6 +82,9 @@ class Memories:
             domain=body.domain,
             outcome=_outcome(body.outcome) if kind == Kind.DECISION else None,
             pinned=body.pinned,
+            trigger=(body.trigger or trigger_of(body.text)) if censor else "",
+            watches=WatchedText(body.watches or WatchedText.ANSWER) if censor else None,
+            severity=Severity(body.severity if body.severity and body.imported else Severity.WARN) if censor else None,
             state=MemoryState.PROPOSED
             if body.proposed
             else self._state(body.state)
@@ -121,6 +128,18 @@ class Memories:
                 self.store.change(voted.uid, each.id, MemoryState.INACTIVE)
         elif voted.note and voted.may_write:
             self.store.add(counter_memory(voted))
+
+    def watch(
+        self, uid: int, codex: str | None, question: str, answer: str, *, counted: bool = True
+    ) -> tuple[CensorMark, ...]:
+        """The censors of this user and codex that a turn goes against. `counted`: it is kept that they were triggered."""
+        about = "uid = ? AND kind = ? AND trigger <> '' AND (codex IS NULL OR codex = ?) AND state NOT IN"
+        hidden = sorted(HIDDEN)
+        censors = self.store.records(f"{about} ({marks(hidden)}) ORDER BY number", uid, Kind.CENSOR, codex, *hidden)
+        found = triggered_by(censors, question, answer)
+        for one in found if counted else ():
+            self.store.trigger(uid, one.record.id)
+        return tuple(mark_of(one) for one in found)
 
     def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
         return view_of(self.store.get(uid, id))
@@ -220,6 +239,16 @@ class Memories:
 def noted_of(record: MemoryRecord, source: str) -> NotedMemory:
     """`source`: of what is new."""
     return NotedMemory.of(record, made=record.source == source, suggested=_value(record.suggested))
+
+
+def mark_of(found: Triggered) -> CensorMark:
+    return CensorMark(
+        id=found.record.id,
+        severity=found.record.severity or Severity.WARN,
+        watches=found.record.watches or WatchedText.ANSWER,
+        text=found.record.text,
+        passage=found.passage,
+    )
 
 
 def view_of(record: MemoryRecord) -> MemoryView:

@@ -161,15 +161,15 @@ class MemoryStore:
 
     def judge(self, uid: int, id: str, *, right: bool) -> MemoryRecord:  # noqa: A002
         """A procedure worked or did not; a censor's warning was right or a false alarm. Nothing for other kinds."""
-        return self._changed(uid, id, lambda one: judged(one, right=right))
+        return self._counted(uid, id, lambda one: judged(one, right=right))
 
     def trigger(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """A text triggered this censor."""
-        return self._changed(uid, id, triggered)
+        return self._counted(uid, id, triggered)
 
     def suggest(self, uid: int, id: str, outcome: DecisionOutcome) -> MemoryRecord:  # noqa: A002
         """An outcome of a decision that a person may confirm."""
-        return self._changed(uid, id, lambda one: replace(one, suggested=outcome))
+        return self._counted(uid, id, lambda one: replace(one, suggested=outcome))
 
     def consecrate(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """Verbatim and pinned: never shortened, the last to go."""
@@ -370,6 +370,11 @@ class MemoryStore:
         with self._writing() as database:
             before = self.get(uid, one)
             return self._standing(database, before, replace(change(before), updated=self._clock()))
+
+    def _counted(self, uid: int, one: str, change: Callable[[MemoryRecord], MemoryRecord]) -> MemoryRecord:
+        """A change that no prompt shows: the moment of the last change stays, and with it the blocks that hold it."""
+        with self._writing() as database:
+            return self._write(database, change(self.get(uid, one)))
 
     def _standing(self, database: sqlite3.Connection, before: MemoryRecord, after: MemoryRecord) -> MemoryRecord:
         """Writes it. A fact that was proposed or set aside and stands now replaces another value, as a stated one does."""

@@ -144,6 +144,16 @@ class NotedMemory(ReplyShape):
     )
 
 
+class CensorMark(ReplyShape):
+    """A censor that the question or the answer goes against. The text itself is never changed."""
+
+    id: str = Field(description="10 hex digits: lore memory show ID")
+    severity: str = Field(description="warn, or block where a person promoted it")
+    watches: str = Field(description="question or answer: where the passage stands")
+    text: str = Field(description="what the censor says")
+    passage: str = Field(description="the sentence that triggered it")
+
+
 class QuestionReport(ReplyShape):
     """What was decided for one question, answered or only planned."""
 
@@ -168,6 +178,9 @@ class Lore(QuestionReport):
     trace: str | None = Field(None, description="an identifier of this answer; none for a private one")
     began: bool = Field(False, description="the conversation began with this answer")
     not_kept: str = Field("", exclude_if=empty, description="why this turn was not saved; left out if it was")
+    censored: tuple[CensorMark, ...] = Field(
+        (), exclude_if=empty, description="censors that question or answer go against; left out where none"
+    )
     noted: tuple[NotedMemory, ...] = Field(
         (), exclude_if=empty, description="memories made of the turn; left out where none"
     )

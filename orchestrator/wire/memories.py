@@ -38,6 +38,13 @@ class MemoryBody(StrictRequest):
     )
     confidence: Share = Field(1.0, description="how sure it is, 0 to 1")
     domain: Plain = Field("", description="of a procedure or censor: a path prefix or a tag")
+    trigger: Plain = Field(
+        "", description="of a censor: words that a sentence must hold; left out: what its text forbids"
+    )
+    watches: Literal["question", "answer"] | None = Field(
+        None, description="of a censor: the text that it watches; left out: answer"
+    )
+    severity: Literal["warn", "block"] | None = Field(None, description="of an export: what it had come to")
     outcome: OutcomeName | None = Field(None, description="of a decision")
     proposed: bool = Field(False, description="no model is shown it until a person confirms it")
     imported: bool = Field(False, description="it comes from an export: its codex need not be loaded")

@@ -96,3 +96,15 @@ def test_a_down_vote_proposes_why_the_answer_was_wrong_and_no_model_is_shown_tha
 def test_how_a_user_wants_answers_stands_in_every_prompt_from_then_on(house):
     (noted,) = asked(house, "Always answer in German.")["noted"]
     assert [one["id"] for one in asked(house, "what is a semaphore?")["memories"]] == [noted["id"]]
+
+
+def test_an_answer_that_goes_against_a_censor_is_marked_and_its_text_stays(house):
+    asked(house, "Never restart the cache.", "rules")
+    (censor,) = remembered(house)
+    house.json("memory", "add", "To refresh: restart the cache, then the web server.", "--kind", "procedure")
+    run = house.lore("ask", "-c", "none", "--max-tokens", "24", "what do we do to refresh?")
+    assert "restart the cache" in run.stdout
+    assert "warning: the answer goes against 'Never restart the cache.': " in run.stderr
+    assert f"false alarm: lore memory rate {censor['id']} down" in run.stderr
+    (now,) = remembered(house, "--kind", "censor")
+    assert (now["state"], now["activations"]) == ("active", 1)
