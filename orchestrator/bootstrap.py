@@ -90,6 +90,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         traces_kept=storage.traces,
         identity_files=codices.identities,
         machine=host.machine,
+        checkpoints=paths.checkpoints,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
         yielding=host.yielding,

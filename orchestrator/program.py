@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from codex.catalog.generations import Codex
@@ -35,6 +36,7 @@ from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import around, choose_codex
+from orchestrator.reports.kept import drop_checkpoints, size_of_checkpoints
 from orchestrator.reports.status import About, away_event
 from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEvent, ModelEvent, Principal
 from orchestrator.wire.answers import BARE, PlanReply
@@ -53,6 +55,9 @@ from orchestrator.wire.replies import (
     Cancelled,
     CodexReport,
     ColdFloor,
+    DataName,
+    KeptData,
+    KeptReply,
     KvLossEvent,
     KvLossProgress,
     ModelReport,
@@ -69,6 +74,11 @@ from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, Tr
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
 
+KEPT: Mapping[DataName, str] = {
+    "traces": "what the model saw in your turns",
+    "sessions": "your conversations",
+    "cache": "checkpoints of computed prompts, of all users",
+}
 IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
 
 
@@ -158,6 +168,7 @@ class Program:
     traces_kept: TraceKeeper
     identity_files: Identities
     machine: Machine
+    checkpoints: Path
     meter: ContextMeter
     client: EngineClient
     yielding: Yielding
@@ -327,6 +338,9 @@ class Program:
             self.loads.forget(name)
             self.upkeep.forget(name)
 
+    async def forget_codex(self, principal: Principal, name: str) -> int:
+        return await asyncio.to_thread(self.kept_memories.forget_codex, principal.uid, name)
+
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
         name, choice = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
@@ -454,6 +468,31 @@ class Program:
         )
         await asyncio.to_thread(self.kept_memories.voted, voted)
         return trace
+
+    # -- what is kept, and its deletion
+
+    async def kept_data(self, principal: Principal) -> KeptReply:
+        names: tuple[DataName, ...] = ("traces", "sessions", *(("cache",) if principal.may("admin") else ()))
+        return KeptReply(kept=tuple([await self._kept_data(principal.uid, name) for name in names]))
+
+    async def purge(self, principal: Principal, name: DataName) -> KeptData:
+        before = await self._kept_data(principal.uid, name)
+        if name == "traces":
+            await self.traces_kept.run(lambda store: store.purge(principal.uid))
+        elif name == "sessions":
+            await asyncio.to_thread(self.session_store.purge, principal.uid)
+        else:
+            await asyncio.to_thread(drop_checkpoints, self.checkpoints)
+        return before
+
+    async def _kept_data(self, uid: int, name: DataName) -> KeptData:
+        if name == "traces":
+            number, size = await self.traces_kept.run(lambda store: store.kept(uid))
+        elif name == "sessions":
+            number, size = await asyncio.to_thread(self.session_store.kept, uid)
+        else:
+            number, size = await asyncio.to_thread(size_of_checkpoints, self.checkpoints)
+        return KeptData(name=name, what=KEPT[name], count=number, bytes=size)
 
     # -- identities
 

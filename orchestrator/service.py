@@ -25,6 +25,9 @@ from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
     CodexReport,
+    DataName,
+    KeptData,
+    KeptReply,
     KvLossEvent,
     KvLossProgress,
     LoadedEvent,
@@ -172,6 +175,10 @@ class Service(Protocol):
     async def codex(self, name: str) -> CodexReport: ...
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]: ...
     async def drop(self, name: str) -> None: ...
+    async def forget_codex(self, principal: Principal, name: str) -> int:
+        """Deletes the asking user's memories of a codex, loaded or not, for good. Gives their number."""
+        ...
+
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply: ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
@@ -226,6 +233,14 @@ class Service(Protocol):
     async def identity(self, name: str) -> IdentityReport: ...
     async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
         """Writes its file, or with `dry_run` only tells what the change costs."""
+        ...
+
+    async def kept_data(self, principal: Principal) -> KeptReply:
+        """The asking user's traces and sessions, and with `admin` the cache of all."""
+        ...
+
+    async def purge(self, principal: Principal, name: DataName) -> KeptData:
+        """Deletes it for good. Gives it as it was."""
         ...
 
     async def models(self) -> list[ModelRow]: ...

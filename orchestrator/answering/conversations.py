@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codex.catalog.databases import open_database, transaction
+from codex.catalog.databases import give_back, open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
 from formatters.context import Artifacts, CodexView, EnvironmentView, GistView, StateView, TurnView
@@ -405,6 +405,19 @@ class SessionStore:
         session = self.get(uid, name)
         with self.writing() as database:
             database.execute("DELETE FROM sessions WHERE id = ?", (session.id,))
+
+    def kept(self, uid: int) -> tuple[int, int]:
+        """How many conversations this user has, and the bytes of what was said in them."""
+        sizes = "sum(length(CAST(text AS BLOB)) + length(ids) + length(CAST(evidence AS BLOB)))"
+        said = f"SELECT coalesce({sizes}, 0) FROM turns JOIN sessions ON id = session WHERE uid = ?"  # noqa: S608 - ours
+        return len(self.all_of(uid)), int(self.read(said, uid)[0][0])
+
+    def purge(self, uid: int) -> None:
+        """Deletes all of this user's for good."""
+        with self.writing() as database:
+            database.execute("DELETE FROM sessions WHERE uid = ?", (uid,))
+        with self.lock:
+            give_back(self.connection)
 
     def export(self, uid: int, name: str) -> SessionExport:
         """The whole conversation; token ids are left out: they mean something to one model only."""

@@ -15,6 +15,7 @@ import logging
 import sqlite3
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -183,6 +184,20 @@ class TraceStore:
             )
             database.execute("UPDATE held SET bytes = bytes + ?", (added,))
         self.prune()
+
+    def kept(self, uid: int) -> tuple[int, int]:
+        """How many traces this user has, and their bytes with the texts that nobody else's have."""
+        rows = self._read("SELECT size, prompt FROM traces WHERE uid = ?", uid)
+        uses = Counter(one for _, digests in rows for one in set(_cut(digests)))
+        texts = self._read("SELECT digest, uses, size FROM texts")
+        own = sum(size for digest, count, size in texts if uses[digest] == count)
+        return len(rows), own + sum(size for size, _ in rows)
+
+    def purge(self, uid: int) -> None:
+        """Deletes all of this user's for good."""
+        for (number,) in self._read("SELECT number FROM traces WHERE uid = ?", uid):
+            self._drop(number)
+        give_back(self.connection)
 
     def vote(self, uid: int, name: str, vote: str, note: str) -> tuple[str | None, TraceReport]:
         """Keeps a user's word on an answer. Gives the vote that it replaces, and the trace. Raises NotFound."""

@@ -74,6 +74,8 @@ routes = [
     operations.session,
     operations.rename_session,
     operations.drop_session,
+    operations.kept,
+    operations.purge,
     operations.pause,
     operations.resume,
     operations.status,

@@ -1,11 +1,12 @@
 """Routes of codices, conversations, local models and the daemon's own state."""
 
 from collections.abc import AsyncIterator
+from typing import get_args
 
 from starlette.responses import PlainTextResponse, Response
 
-from orchestrator.api.http import ApiCall, EventStream, Reply, closing, route
-from orchestrator.errors import InvalidRequest
+from orchestrator.api.http import ApiCall, EventStream, Reply, closing, permitted, route
+from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.reports.cache import metrics
 from orchestrator.settings.units import in_seconds
 from orchestrator.wire.base import ReplyShape
@@ -17,7 +18,9 @@ from orchestrator.wire.replies import (
     ChangedEvent,
     CodexReply,
     CodicesReply,
+    DataName,
     Dropped,
+    KeptReply,
     KvLossEvent,
     KvLossProgress,
     LoadedEvent,
@@ -25,6 +28,7 @@ from orchestrator.wire.replies import (
     ModelReply,
     ModelRows,
     ProgressEvent,
+    Purged,
     Ready,
     Renamed,
     SearchReply,
@@ -99,9 +103,21 @@ async def codex(call: ApiCall) -> CodexReply:
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))
 async def drop_codex(call: ApiCall) -> Dropped:
-    """Forgets a codex; memories of it stay. Refused while it is being loaded."""
-    await call.service.drop(call.name)
-    return Dropped(dropped=call.name)
+    """Forgets a codex. Memories of it stay; `?memories=1`, with `memory:write`, deletes the asking user's for good, also
+    those of a codex that was dropped before. Refused while it is being loaded."""
+    if not call.request.query_params.get("memories"):
+        await call.service.drop(call.name)
+        return Dropped(dropped=call.name)
+    permitted(call.request, ("memory:write",))
+    missing = None
+    try:
+        await call.service.drop(call.name)
+    except NotFound as fault:
+        missing = fault
+    forgotten = await call.service.forget_codex(call.principal, call.name)
+    if missing is not None and not forgotten:
+        raise missing
+    return Dropped(dropped=call.name, memories=forgotten)
 
 
 @route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))
@@ -144,6 +160,26 @@ async def drop_session(call: ApiCall) -> Dropped:
     """Forgets a conversation."""
     await call.service.drop_session(call.principal, call.name)
     return Dropped(dropped=call.name)
+
+
+# -- what is kept
+
+
+@route("GET", "/v1/kept", "query")
+async def kept(call: ApiCall) -> KeptReply:
+    """What can be purged: the asking user's traces and sessions, and with `admin` the cache of all."""
+    return await call.service.kept_data(call.principal)
+
+
+@route("DELETE", "/v1/kept/{name}", "query", faults=("not_found",))
+async def purge(call: ApiCall) -> Purged:
+    """Deletes traces or sessions of the asking user, or with `admin` the cache of all, for good."""
+    name = next((one for one in get_args(DataName) if one == call.name), None)
+    if name is None:
+        raise NotFound(f"nothing named {call.name} is kept", f"there are: {', '.join(get_args(DataName))}")
+    if name == "cache":
+        permitted(call.request, ("admin",))
+    return Purged(purged=await call.service.purge(call.principal, name))
 
 
 # -- models

@@ -7,12 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from textwrap import indent
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part
+from orchestrator.cli.purge import Yes, insist
 from orchestrator.cli.status import files, notes_of, roots, state
 from orchestrator.cli.terminal import (
     Report,
@@ -194,10 +196,26 @@ def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None)
 
 
 @app.command()
-def drop(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Forgets a codex. The directory is not touched."""
-    report = Daemon(socket).call("DELETE", f"/v1/codices/{route_part(name)}")
-    done(report, f"dropped {name}", as_json=as_json)
+def drop(
+    name: Name,
+    memories: Annotated[bool, given.option("--memories", "delete your memories of it, too; asks first")] = False,
+    yes: Yes = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Forgets a codex. The directory is not touched, and memories stay without --memories."""
+    daemon, route = Daemon(socket), f"/v1/codices/{route_part(name)}"
+    if not memories:
+        done(daemon.call("DELETE", route), f"dropped {name}", as_json=as_json)
+        return
+    mine = daemon.call("GET", f"/v1/memories?{urlencode({'codex': name})}")["memories"]
+    told = plural(len(mine), "memory", "memories")
+    if mine:
+        insist(f"drop {name} and delete {told} of it for good?", yes=yes)
+    report = daemon.call("DELETE", f"{route}?memories=1")
+    done(
+        report, f"dropped {name}, and {plural(report.get('memories', 0), 'memory', 'memories')} of it", as_json=as_json
+    )
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "feedback": "trace.feedback",
     "identity": "identity.app",
     "model": "model.app",
+    "purge": "purge.purge",
     "pause": "pause.pause",
     "resume": "pause.resume",
     "stats": "stats.app",

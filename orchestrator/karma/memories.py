@@ -208,6 +208,10 @@ class Memories:
         """Deletes it, and gives its whole id."""
         return self.store.forget(uid, id).id
 
+    def forget_codex(self, uid: int, codex: str) -> int:
+        """Deletes those of a codex, and gives their number."""
+        return self.store.forget_codex(uid, codex)
+
     def figures(self, uid: int) -> MemoryStats:
         """How well they work, of the last 30 days."""
         now = self.clock()

@@ -8,6 +8,8 @@ from orchestrator.wire.answers import IdentityState, KvLoss, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
 from orchestrator.wire.places import ChangePhase, LoadPhase, MeasurePhase
 
+DataName = Literal["traces", "sessions", "cache"]
+
 
 class Fault(RefusalReport):
     """A refusal as an error."""
@@ -32,6 +34,30 @@ class Dropped(ReplyShape):
     """What was forgotten."""
 
     dropped: str = Field(description="its name")
+    memories: int | None = Field(
+        None, exclude_if=empty, description="with `?memories=1`: how many of the asking user's went with it"
+    )
+
+
+class KeptData(ReplyShape):
+    """What is kept of one kind."""
+
+    name: DataName = Field(description="of the kind")
+    what: str = Field(description="of it, in words")
+    count: int = Field(description="how many")
+    bytes: int = Field(description="that they take on disk, about")
+
+
+class KeptReply(ReplyShape):
+    """What can be purged: the asking user's own, and with `admin` the cache of all."""
+
+    kept: tuple[KeptData, ...] = Field(description="each kind")
+
+
+class Purged(ReplyShape):
+    """What was deleted for good."""
+
+    purged: KeptData = Field(description="as it was")
 
 
 class Renamed(ReplyShape):

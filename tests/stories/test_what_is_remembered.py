@@ -229,3 +229,21 @@ def test_what_turns_measured_of_memories_is_told_with_its_target_and_stays_over_
         house.stop()
         revived(house)
         assert {one["name"]: one for one in house.json("stats", "memory")["figures"]} == found
+
+
+def test_what_is_kept_of_a_user_is_listed_and_purged_and_memories_stay(models):
+    with living(models) as house:
+        add(house, "The cache is Redis.")
+        asked(house, "what is the cache?", "talk")
+        until(lambda: kept(house)["cache"] > 0)
+        assert (kept(house)["traces"], kept(house)["sessions"]) == (1, 1)
+        done = house.lore("purge", "--all", "--yes")
+        assert "memories and codices stay" in done.stderr
+        assert kept(house) == {"traces": 0, "sessions": 0, "cache": 0}
+        assert len(remembered(house)) == 1
+        answer, lore = asked(house, "what is the cache?", "talk")  # begins anew, and what was in the memory is there
+        assert (lore["began"], answer.startswith(" Redis")) == (True, True)
+
+
+def kept(daemon):
+    return {one["name"]: one["count"] for one in daemon.json("purge")["kept"]}

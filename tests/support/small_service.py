@@ -66,6 +66,9 @@ from orchestrator.wire.replies import (
     ChangedEvent,
     CodexReport,
     ColdFloor,
+    DataName,
+    KeptData,
+    KeptReply,
     KvLossEvent,
     KvLossProgress,
     LoadedEvent,
@@ -208,6 +211,21 @@ class SmallService:
     async def drop(self, name: str) -> None:
         self.found(name)
         del self.known[name]
+
+    async def forget_codex(self, principal: Principal, name: str) -> int:
+        return self.kept.forget_codex(principal.uid, name)
+
+    async def kept_data(self, principal: Principal) -> KeptReply:
+        traces, size = self.traced.kept(principal.uid)
+        rows = [filled(KeptData, name="traces", count=traces, bytes=size, what="traces")]
+        rows += [filled(KeptData, name="sessions", count=len(self.talks), what="sessions")]
+        rows += [filled(KeptData, name="cache", what="cache")] if principal.may("admin") else []
+        return KeptReply(kept=tuple(rows))
+
+    async def purge(self, principal: Principal, name: DataName) -> KeptData:
+        (before,) = [one for one in (await self.kept_data(principal)).kept if one.name == name]
+        self.traced.purge(principal.uid) if name == "traces" else self.talks.clear() if name == "sessions" else None
+        return before
 
     def found(self, name: str) -> CodexReport:
         if name not in self.known:

@@ -350,3 +350,17 @@ def test_the_first_variant_of_a_session_stays_over_a_restart(tmp_path):
     again = SessionStore(path)
     assert again.get(1000, "talk").variant == "lean"
     again.close()
+
+
+def test_a_user_s_conversations_are_weighed_and_purged_alone(tmp_path):
+    store = SessionStore(tmp_path / "sessions.sqlite3")
+    for uid in (1, 2):
+        store.append(
+            store.create(uid, "demo", "talk").id, [StoredTurn("user", "Où?"), StoredTurn("assistant", "x", b"1234")]
+        )
+    assert store.kept(1) == (1, 9)  # bytes, not letters
+    store.purge(1)
+    assert (store.kept(1), store.kept(2)) == ((0, 0), (1, 9))
+    assert store.read("SELECT count(*) FROM turns") == [(2,)]
+    assert store.find(1, "ou", 10) == []
+    store.close()

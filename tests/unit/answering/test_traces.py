@@ -254,3 +254,16 @@ def test_a_turn_is_traced_also_where_what_was_kept_out_cannot_be_looked_up(
         keeper.close()
     assert "what the rules of relevance kept out is not known: the disk is gone" in caplog.text
     assert names(opened()) == ["first"]
+
+
+def test_a_user_s_traces_are_weighed_and_purged_alone(opened: Callable[..., TraceStore]) -> None:
+    store = opened()
+    store.keep(traced("mine"))
+    alone = store.kept(1000)
+    assert alone == (1, store.held)
+    store.keep(traced("theirs", uid=1001))  # of the same texts, which are nobody's alone from now on
+    assert store.kept(1000)[1] < alone[1]
+    store.purge(1000)
+    assert (store.kept(1000), names(store, 1001)) == ((0, 0), ["theirs"])
+    assert store.kept(1001) == (1, store.held)
+    check(store)

@@ -59,7 +59,7 @@ def program(make_chat_model: Any, folder: Path) -> Program:
         watchers=none, upkeep=none, loader=none, searcher=none, answers=none, about=none,
         meaning=meaning, session_store=none, kept_memories=none, traces_kept=none, identity_files=none,
         model_ready=AwaitedModel(), make_chat_model=make_chat_model, import_agent=lambda: None, exchange=none,
-        meter=meter,
+        checkpoints=folder, meter=meter,
     )  # fmt: skip
 
 
