@@ -1,14 +1,19 @@
 """What is refused before anything is inferred: no question, and a strategy that needs another floor than there is."""
 
 import pytest
+from support.traced import composed
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import sigil_of, split
+from orchestrator.answering.preparing import crowd, sigil_of, split
 from orchestrator.answering.refusals import other_floor
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.phrases import Task
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
+from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.gate import relevance
+from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.signals import Turn, signals_of
 from orchestrator.service import Message, Principal
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)
@@ -56,3 +61,14 @@ def test_a_conversation_that_does_not_end_with_a_question_is_refused(messages, w
 def test_a_question_is_apart_from_what_was_said_before_and_from_the_client_s_system_messages():
     before, question = Message("user", "how?"), Message("user", "and why?")
     assert split((Message("system", "be short"), before, question)) == ("and why?", (before,), ("be short",))
+
+
+def test_the_safeguard_counts_the_parts_that_a_prompt_holds_and_not_those_of_which_there_is_nothing():
+    found = relevance(signals_of(Turn("Where is main?", 4)), read_rules(catalogue()), catalogue())
+    assert len(found.crowded) > 12  # as the gate includes them
+    prompt = composed(said=["And x?", "In a.py."])
+    written = crowd(found, prompt, 0)
+    assert set(written) < set(found.crowded)
+    assert "identity_context" in written
+    assert "codex" not in written
+    assert crowd(found, prompt, len(written)) == ()
