@@ -36,8 +36,12 @@ _KEYS = frozenset(
     ("description", "questions", "begins", "holds", "short", "total", "window", "priorities", "budgets")
 )  # of a frame in the file
 _LEAVES = f"{ALWAYS:,} tokens of the total are for identity, censors, frame and focus"
-_QUESTION = re.compile(
-    r"^(?:who|what|when|where|which|why|how|is|are|was|were|do|does|did|can|could|should|would|will|has|have)\b"
+_ASKS = re.compile(  # "do it" and "have a look" are orders
+    r"\s*(?:(?:who|what|when|where|which|why|how|is|are|was|were|does|did|can|could|should|would|will|has)\b"
+    r"|(?:do|have)\s+(?:i|we|you|they)\b)"
+)
+_GREETS = re.compile(
+    r"(?:(?:hey|hi|hello|sup|yo|good morning|good evening|what's up)\b|(?:how are you|how's it going)(?=\W*$))\W*"
 )
 _RECENT = (
     (1.0, r"today|just now|right now|currently"),
@@ -136,7 +140,7 @@ def intent_of(question: str) -> QuestionIntent:
     matches = Counter(match.lastgroup for match in _ANY_HINT.finditer(text))
     return QuestionIntent(
         greeting=is_greeting(text),
-        question=text.rstrip().endswith("?") or _QUESTION.search(text) is not None,
+        question=is_question(text),
         recency=_recency(text),
         hints={kind: 0.5 * matches[kind] for kind in _HINTS if matches[kind]},
         entities=_entities(read),
@@ -145,10 +149,20 @@ def intent_of(question: str) -> QuestionIntent:
 
 
 def is_greeting(text: str) -> bool:
-    """A greeting and nothing else: it begins as one and has fewer than six tokens, a word and a sign being one each."""
+    """A greeting and nothing else: it begins as one, nothing is asked behind it, and it has fewer than six tokens, a word
+    and a sign being one each."""
     folded = _folded(read_part(text)).strip()
-    begins = re.match(r"(?:hey|hi|hello|sup|yo|good morning|good evening|what's up)\b", folded)
-    return begins is not None and len(re.findall(r"\w+|[^\w\s]", folded)) < GREETING_TOKENS
+    at = 0
+    while greets := _GREETS.match(folded, at):
+        at = greets.end()
+    asks = _ASKS.match(folded, at) is not None
+    return at > 0 and not asks and len(re.findall(r"\w+|[^\w\s]", folded)) < GREETING_TOKENS
+
+
+def is_question(text: str) -> bool:
+    """It ends with a question mark, or begins with a word that asks."""
+    folded = _folded(text)
+    return folded.rstrip().endswith("?") or _ASKS.match(folded) is not None
 
 
 def memory_plan(

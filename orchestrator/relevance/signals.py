@@ -1,6 +1,6 @@
 """What is known of a turn before anything is fetched for it: its mode, its urgency, how warm the conversation is.
 
-Patterns and times decide, or the client does; never a model. What a greeting is, `intent` says.
+Patterns and times decide, or the client does; never a model. What a greeting and a question are, `intent` says.
 The caller reads the clock and hands over seconds.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.relevance.intent import is_greeting
+from orchestrator.relevance.intent import is_greeting, is_question
 
 Signal = float | int | bool | str
 Signals = Mapping[str, Signal]
@@ -32,9 +32,6 @@ THANKS: Final = re.compile(
 REFERS_BACK: Final = re.compile(r"\b(?:you\s+mean|which\s+one|what\s+do\s+you\s+mean|that\s+one)\b", re.IGNORECASE)
 ORDER: Final = re.compile(r"\s*(?:please\s+)?(?:do|change|run|write\b.*\bto)\b", re.IGNORECASE)
 URGENT: Final = re.compile(r"\b(?:urgent(?:ly)?|asap|immediately|right\s+now|emergency)\b", re.IGNORECASE)
-ASKS: Final = re.compile(
-    r"\s*(?:who|what|where|when|why|how|which|is|are|was|does|do\s+(?:we|you|they|i)|can|could|should)\b", re.IGNORECASE
-)
 
 SIGNALS: Final[Mapping[str, type]] = {
     "mode": str,
@@ -88,10 +85,6 @@ def signals_of(turn: Turn) -> dict[str, Signal]:
     if turn.vram_level:
         found["vram_level"] = turn.vram_level
     return {**found, **turn.given}
-
-
-def is_question(question: str) -> bool:
-    return question.rstrip().endswith("?") or ASKS.match(question) is not None
 
 
 def warmth_of(turns: int, silence: float) -> float:

@@ -18,6 +18,7 @@ from orchestrator.relevance.intent import (
     memory_plan,
     read_frames,
 )
+from orchestrator.relevance.signals import Turn, signals_of
 
 READ_S = 0.5  # of processor time; 20,000 characters take 0.03 s, and took 1.7 s where names could begin inside others
 FRAMES = ("conversation", "question", "task", "decision", "creative", "debug")
@@ -32,7 +33,31 @@ def test_a_greeting_plans_no_query() -> None:
     assert plan("good morning!").kinds == ()
 
 
-@pytest.mark.parametrize("text", ["hi, where is the config parsed?", "hypothesis", "yonder", "history"])
+@pytest.mark.parametrize("text", ["hi, how are you", "hello hello", "hey there", "yo what’s up", "Hi!"])
+def test_what_only_greets_is_a_greeting(text: str) -> None:
+    assert is_greeting(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("why not", True),
+        ("Do we cache it", True),
+        ("have you seen it", True),
+        ("it is cached?", True),
+        ("do it again", False),
+        ("have a look at it", False),
+        ("island", False),
+    ],
+)
+def test_intent_and_signals_agree_on_what_a_question_is(text: str, asks: bool) -> None:
+    assert (intent_of(text).question, signals_of(Turn(text, 3))["is_question"]) == (asks, asks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hi, where is the config parsed?", "hi, why not?", "how are you built?", "hypothesis", "yonder", "history"],
+)
 def test_what_only_begins_like_a_greeting_is_none(text: str) -> None:
     assert not is_greeting(text)
 
