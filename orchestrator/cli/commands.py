@@ -44,7 +44,9 @@ COMMANDS = {  # name: the function or the group, in its module
 # Words of other programs, and what does it here. Words that are spelled nearly as ours are typer's to find.
 INSTEAD = {
     **dict.fromkeys(("add", "load"), "lore load PATH for a codex, lore model use NAME for a model"),
-    **dict.fromkeys(("delete", "drop", "remove", "unload"), "lore codex drop, lore session drop, lore model drop"),
+    **dict.fromkeys(
+        ("delete", "drop", "remove", "unload"), "lore codex drop, lore session drop, lore model drop, lore purge"
+    ),
     **dict.fromkeys(("download", "pull"), "lore model get hf:OWNER/REPO/FILE.gguf"),
     **dict.fromkeys(("run", "start"), "lore serve; as a service: lore service install"),
     "chat": "lore ask -s NAME goes on with a session",

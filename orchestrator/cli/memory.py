@@ -68,6 +68,7 @@ def add(
         list[str] | None, given.option("--cite PLACE", "code that it is about: PATH or PATH:START-END")
     ] = None,
     verbatim: Annotated[bool, given.option("--verbatim", "never shortened")] = False,
+    confidence: Annotated[float, given.option("--confidence P", "how sure it is", min=0, max=1)] = 1.0,
     trigger: Annotated[
         str, given.option("--trigger WORDS", "of a censor: what a sentence must hold; else what its text forbids")
     ] = "",
@@ -86,6 +87,7 @@ def add(
         "subject": f"list:{list_name}" if list_name else "user" if about == "me" else about,
         "attribute": attribute,
         "verbatim": verbatim,
+        "confidence": confidence,
         "trigger": trigger,
         "watches": watches,
         "evidence": [cited(place) for place in cite or ()],

@@ -229,6 +229,10 @@ def test_what_turns_measured_of_memories_is_told_with_its_target_and_stays_over_
         house.stop()
         revived(house)
         assert {one["name"]: one for one in house.json("stats", "memory")["figures"]} == found
+        chosen = add(house, "We chose SQLite for storage.", "--kind", "decision", "--confidence", "0.7")
+        house.json("memory", "outcome", chosen["id"], "failure")
+        scores = {one["name"]: one["value"] for one in house.json("stats", "memory")["figures"]}
+        assert (scores["brier"], scores["overconfidence"]) == (0.49, 0.7)
 
 
 def test_what_is_kept_of_a_user_is_listed_and_purged_and_memories_stay(models):
