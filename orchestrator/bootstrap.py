@@ -165,7 +165,10 @@ class CodexParts:
 
 def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, model_ready: AwaitedModel) -> CodexParts:
     loads, library, states, floors = Loads(), storage.library, storage.states, Floors(host.client)
-    identities = ServingIdentities(IdentityFiles(paths.identities), states, model_ready.identifying)
+    files = IdentityFiles(paths.identities, settings.identity.default)
+    if files.default != files.chosen:
+        log.warning("the default identity %s is not in %s: %s answers", files.chosen, paths.identities, files.default)
+    identities = ServingIdentities(files, states, model_ready.identifying)
     residents = residents_of(settings, host, storage, identities, model_ready, floors)
     successors = Successors(residents, floors.questions)
     lifecycle = CodexLifecycle(residents, successors, library, identities, floors, states, loads.far)
@@ -177,7 +180,7 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     loader = CodexLoader(
         library, residents, lifecycle, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
     )
-    desk = Identities(paths.identities, identities, floors, model_ready.count)
+    desk = Identities(paths.identities, files, identities, floors, model_ready.count, residents.warm_all)
     return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports)
 
 

@@ -94,7 +94,8 @@ class ModelSwitch:
 
     async def _change(self, setting: str, report: OnPhase) -> ModelChange:
         report("checking", 0, 1)
-        old, before = self._program, self._settings
+        old, before = self._program, with_identity(self._settings, self._program.identity_files.default)
+        self._settings = before
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
         if found.states == old.about.model.states and (await old.ready())[0]:
@@ -160,6 +161,11 @@ async def reported_during(
 
 def with_model(settings: Settings, setting: str) -> Settings:
     return settings.model_copy(update={"model": settings.model.model_copy(update={"path": setting})})
+
+
+def with_identity(settings: Settings, default: str) -> Settings:
+    """That was changed since the daemon's start."""
+    return settings.model_copy(update={"identity": settings.identity.model_copy(update={"default": default})})
 
 
 def named(program: Program) -> ModelNames:

@@ -19,6 +19,7 @@ from orchestrator.plugins import installed, refuse_absent
 from orchestrator.relevance.configuration import FILE
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.settings import LoadedSettings, Paths
+from orchestrator.settings.identity import refuse_unknown
 from orchestrator.settings.model import Settings
 from orchestrator.settings.relevance import gate_rules
 
@@ -59,6 +60,8 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
         yield "serve.tcp", partial(tcp_address, given.tcp)
     if (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
         yield "model.path", partial(model_of, settings, paths)
+    if settings.identity.default:
+        yield "identity.default", partial(refuse_unknown, settings.identity.default, paths.identities)
     plugins = installed(settings.prompt)
     yield "prompt.injectors", partial(refuse_absent, plugins, settings.prompt.injectors)
     yield "prompt.templates", partial(refuse_absent, plugins, settings.prompt.templates)

@@ -42,7 +42,7 @@ from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEven
 from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
-from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoryBody,
@@ -501,6 +501,9 @@ class Program:
 
     async def identity(self, name: str) -> IdentityReport:
         return await self.identity_files.report(name)
+
+    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity:
+        return await self.identity_files.use(name, dry_run=dry_run)
 
     async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
         return await self.identity_files.change(name, text, dry_run=dry_run)

@@ -12,7 +12,7 @@ from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, PlanReply, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
-from orchestrator.wire.identities import IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoryBody,
@@ -231,6 +231,7 @@ class Service(Protocol):
 
     async def identities(self) -> tuple[IdentityRow, ...]: ...
     async def identity(self, name: str) -> IdentityReport: ...
+    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity: ...
     async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
         """Writes its file, or with `dry_run` only tells what the change costs."""
         ...

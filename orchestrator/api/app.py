@@ -41,6 +41,7 @@ routes = [
     chat.embeddings,
     chat.models,
     identities.identities,
+    identities.use_identity,
     identities.identity,
     identities.put_identity,
     memories.memories,

@@ -1,13 +1,27 @@
 """Routes of identities."""
 
 from orchestrator.api.http import ApiCall, route
-from orchestrator.wire.identities import IdentityBody, IdentityChange, IdentityReply, IdentityRows
+from orchestrator.wire.identities import (
+    DefaultIdentity,
+    DefaultIdentityBody,
+    IdentityBody,
+    IdentityChange,
+    IdentityReply,
+    IdentityRows,
+)
 
 
 @route("GET", "/v1/identities", "query")
 async def identities(call: ApiCall) -> IdentityRows:
     """The identities that questions can be asked under."""
     return IdentityRows(identities=await call.service.identities())
+
+
+@route("PUT", "/v1/identities", "admin", faults=("not_found", "invalid_request"))
+async def use_identity(call: ApiCall, body: DefaultIdentityBody) -> DefaultIdentity:
+    """From now on, questions that name no identity are asked under this one, until the daemon ends: the setting
+    `identity.default` is the client's to write. Floors are computed in the background."""
+    return await call.service.use_identity(body.name, dry_run=body.dry_run)
 
 
 @route("GET", "/v1/identities/{name}", "query", faults=("not_found", "invalid_request"))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.terminal import Report, count, duration, facts, listed, note, output, result_json, size, table
@@ -80,6 +81,54 @@ def edit(name: OptionalName = None, yes: Yes = False, as_json: given.Json = Fals
         result_json(change)
     else:
         note(f"saved {change['identity']['file']}" if change["saved"] else f"identity {wanted} says this already")
+
+
+Config = Annotated[str | None, given.option("--config FILE", "change this file instead of your own")]
+WORDS = {
+    "changed": "new conversations begin with it now, and others follow at their next question",
+    "same": "the daemon asks under it already",
+    "none": "no daemon runs: lore serve starts with it",
+    "later": "restart the daemon to use it: systemctl --user restart lorekeep, or end lore serve and start it again",
+    "kept": "the running daemon keeps its default: changing it needs the scope admin",
+}
+
+
+@app.command()
+def use(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the identity")],
+    config: Config = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Makes it the identity of questions that name none, and says what is computed for that."""
+    from orchestrator.settings.identity import refuse_unknown, use_identity
+
+    daemon, change = ("later", None) if config else made_default(name, socket)
+    with local.translated():
+        if change is None:
+            refuse_unknown(name, local.paths().identities)
+        chosen = use_identity(name, os.environ, Path(config) if config else None)
+    cost = change["identity"]["cost"] if change else []
+    if as_json:
+        result_json({"identity": chosen, "daemon": daemon, "cost": cost})
+        return
+    note(f"{chosen['file']}: identity.default = {name}{'' if chosen['changed'] else ' already'}")
+    if chosen["overridden"]:
+        note(f"{chosen['overridden']} is set and wins over the file when a daemon starts")
+    for one in cost:
+        note(f"it computes {cost_words(one)}")
+    note(WORDS[daemon])
+
+
+def made_default(name: str, socket: str | None) -> tuple[str, Report | None]:
+    """A word of WORDS, and what the running daemon says of the change; None where it was not asked. Raises Failure."""
+    try:
+        change = Daemon(socket).call("PUT", "/v1/identities", {"name": name})
+    except Failure as failure:
+        if failure.status not in (faults.UNREACHABLE, faults.NOT_PERMITTED):
+            raise
+        return "none" if failure.status == faults.UNREACHABLE else "kept", None
+    return "changed" if change["changed"] else "same", change
 
 
 def tell(change: Report) -> None:

@@ -21,7 +21,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from formatters.context import CodexView, IdentityView, ToolView
@@ -40,13 +40,13 @@ from orchestrator.engine.messages import (
 from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotFound, OverBudget, instead
 from orchestrator.prompt.composing import Floor
 from orchestrator.wire.answers import IdentityState
+from orchestrator.wire.places import SHIPPED_IDENTITY
 
 log = logging.getLogger("lorekeep.codices")
 
 OnTokens = Callable[[int, int], None]  # done, of how many
 MOST_EARLIER = 4  # floors of one pool that are kept beside the current one: those of conversations that go on
 
-DEFAULT = "lorekeep"
 MOST_BYTES = 256 * 1024
 DEFAULT_IDENTITY_TEXT = (
     "You answer questions about the codebase that follows. Rest every statement on what stands there and cite it as "
@@ -70,19 +70,27 @@ class _Read:
 
 
 class IdentityFiles:
-    """Looks at the files anew at each call, for a person edits them while the daemon runs; reads those that changed."""
+    """Looks at the files anew at each call, for a person edits them while the daemon runs; reads those that changed.
 
-    def __init__(self, folder: Path) -> None:
+    `chosen` is the identity of questions that name none. While its file is not there, the one that ships is the `default`.
+    """
+
+    def __init__(self, folder: Path, chosen: str = "") -> None:
+        self.chosen = chosen or SHIPPED_IDENTITY
         self._folder = folder
         self._read: dict[str, _Read] = {}
 
     def names(self) -> tuple[str, ...]:
         found = {path.stem for path in self._folder.glob("*.md")} if self._folder.is_dir() else set()
-        return tuple(sorted(found | {DEFAULT}))
+        return tuple(sorted(found | {SHIPPED_IDENTITY}))
+
+    @property
+    def default(self) -> str:
+        return self.chosen if self._is_there(self.chosen) else SHIPPED_IDENTITY
 
     def get(self, name: str | None = None, tools: Tools = ()) -> IdentityView:
         """The newest version. Raises NotFound with those there are, InvalidRequest for a file that cannot be used."""
-        wanted = name or DEFAULT
+        wanted = name or self.default
         path = self._folder / f"{wanted}.md"
         try:
             stamp = self._stamp(wanted, path)
@@ -98,14 +106,16 @@ class IdentityFiles:
 
     def _stamp(self, name: str, path: Path) -> Stamp | None:
         """None for the one that ships, where no file takes its place. Raises NotFound, OSError."""
-        is_plain = "/" not in name and "\0" not in name
-        if is_plain and os.path.lexists(path):
+        if self._is_there(name):
             found = path.stat()
             return found.st_ino, found.st_size, found.st_mtime_ns
-        if name == DEFAULT:
+        if name == SHIPPED_IDENTITY:
             return None
         known = instead(name, self.names(), "", f"ls {self._folder}")
         raise NotFound(f"no identity named {name!r}", f"{known}; they lie in {self._folder}")
+
+    def _is_there(self, name: str) -> bool:
+        return "/" not in name and "\0" not in name and os.path.lexists(self._folder / f"{name}.md")
 
 
 def _text_of(path: Path) -> str:
@@ -127,17 +137,20 @@ def identity_of(name: str, text: str, tools: Tools) -> IdentityView:
 @dataclass(frozen=True)
 class ServingIdentity:
     """`view` answers now. `coming`: the newest version, while its floor is not resident; `fault`: why the newest cannot be
-    read."""
+    read; `absent`: the default identity that it answers for, whose file is not there."""
 
     view: IdentityView
     coming: IdentityView | None = None
     fault: str = ""
+    absent: str = ""
 
     @property
     def notice(self) -> str:
         """What whoever reads an answer should know of it."""
         if self.fault:
             return f"{self.fault}; version {self.view.version} of it, which could be read last, answers"
+        if self.absent:
+            return self.stands_in
         if self.coming is not None:
             return (
                 f"identity {self.view.name} has changed: version {self.view.version} answers until the prefix of "
@@ -147,7 +160,14 @@ class ServingIdentity:
 
     def state(self) -> IdentityState:
         coming = self.coming.version if self.coming else None
-        return IdentityState(name=self.view.name, version=self.view.version, preparing=coming, fault=self.fault)
+        fault = self.fault or (self.stands_in if self.absent else "")
+        return IdentityState(name=self.view.name, version=self.view.version, preparing=coming, fault=fault)
+
+    @property
+    def stands_in(self) -> str:
+        """In words, that another identity answers."""
+        hint = "lore identity use NAME takes another"
+        return f"the default identity {self.absent} is not there: {self.view.name} answers; {hint}"
 
 
 class ServingIdentities:
@@ -170,9 +190,11 @@ class ServingIdentities:
         4  that was another generation or model      the newest: a floor must be computed in any case
         5  otherwise                                 what was resident last, and the newest is coming
 
-        Raises NotFound.
+        Where the file of the default identity is not there, the one that ships takes its place. Raises NotFound.
         """
-        wanted = name or DEFAULT
+        if name is None and self.default != self._identities.chosen:
+            return replace(self.now(codex, self.default), absent=self._identities.chosen)
+        wanted = name or self.default
         last = self._last(codex.name if codex else "", wanted)
         try:
             newest = self._identities.get(wanted, self._model()[1])
@@ -184,21 +206,27 @@ class ServingIdentities:
             return ServingIdentity(newest)
         return ServingIdentity(last.view, newest)
 
+    @property
+    def default(self) -> str:
+        """The identity of questions that name none."""
+        return self._identities.default
+
     def newest(self, codex: str) -> IdentityView:
         """The default identity, whatever is resident; where it cannot be read, what was resident last. Raises
         InvalidRequest."""
         try:
-            return self._identities.get(DEFAULT, self._model()[1])
+            return self._identities.get(self.default, self._model()[1])
         except InvalidRequest:
-            last = self._last(codex, DEFAULT)
+            last = self._last(codex, self.default)
             if last is None:
                 raise
             return last.view
 
     def coming(self, codex: CodexView) -> IdentityView | None:
         """A version that waits for its floor: of the default identity before those that were asked by name."""
-        named = [identity for of_codex, identity in self._resident if of_codex == codex.name and identity != DEFAULT]
-        for name in (DEFAULT, *named):
+        default = self.default
+        named = [identity for of_codex, identity in self._resident if of_codex == codex.name and identity != default]
+        for name in (default, *named):
             try:
                 served = self.now(codex, name)
             except LoreError:

@@ -12,11 +12,11 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from orchestrator.codices.floors import DEFAULT, MOST_BYTES, Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import MOST_BYTES, Floors, IdentityFiles, ServingIdentities
 from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
-from orchestrator.wire.identities import FloorCost, IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 
@@ -25,11 +25,21 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # what no Markdown h
 
 
 class Identities:
-    """`count` gives the tokens of each text. One event loop calls all of it; files are read and written in threads."""
+    """`count` gives the tokens of each text; `warm` begins to compute every codex's floor under the default identity. One
+    event loop calls all of it; files are read and written in threads."""
 
-    def __init__(self, folder: Path, serving: ServingIdentities, floors: Floors, count: CountTokens) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: IdentityFiles,
+        serving: ServingIdentities,
+        floors: Floors,
+        count: CountTokens,
+        warm: Callable[[], Awaitable[None]],
+    ) -> None:
         self._folder = folder
-        self._files = IdentityFiles(folder)
+        self._files = files
+        self._warm = warm
         self._serving = serving
         self._floors = floors
         self._count = count
@@ -57,6 +67,27 @@ class Identities:
         written = report.model_copy(update={"file": self._file(name)})
         return IdentityChange(identity=written, before=was, changed=changed, saved=changed and not dry_run)
 
+    @property
+    def default(self) -> str:
+        """The name that is chosen, whether its file is there or not."""
+        return self._files.chosen
+
+    async def use(self, name: str, *, dry_run: bool) -> DefaultIdentity:
+        """From now on questions that name none are asked under it; with `dry_run` only says what that costs. Raises
+        NotFound, and InvalidRequest for a file that cannot be used."""
+        view = await asyncio.to_thread(self._files.get, name)
+        before, tokens = self._files.chosen, await self._tokens(view.text)
+        cold = (
+            () if name == before else tuple(one for one in self._floors.codices() if not self._serving.asked(one, name))
+        )
+        report = await self._report(name, view.text)
+        cost = tuple([await self._cost(codex, tokens) for codex in cold])
+        if name != before and not dry_run:
+            self._files.chosen = name
+            await self._warm()
+        now_default = report.model_copy(update={"cost": cost, "default": name == self._files.default})
+        return DefaultIdentity(identity=now_default, before=before, changed=name != before)
+
     def _before(self, name: str) -> str | None:
         """What it says now; None for a new one, and for a file that cannot be read: writing mends it."""
         try:
@@ -78,7 +109,7 @@ class Identities:
             fault = error.message
         return IdentityRow(
             name=name,
-            default=name == DEFAULT,
+            default=name == self._files.default,
             file=self._file(name),
             bytes=length,
             codices=self._codices(name),
@@ -89,7 +120,7 @@ class Identities:
         tokens = await self._tokens(text)
         return IdentityReport(
             name=name,
-            default=name == DEFAULT,
+            default=name == self._files.default,
             file=self._file(name),
             text=text,
             tokens=tokens,
@@ -102,7 +133,8 @@ class Identities:
         return str(path) if os.path.lexists(path) else None
 
     def _codices(self, name: str) -> tuple[str, ...]:
-        return tuple(codex for codex in self._floors.codices() if name == DEFAULT or self._serving.asked(codex, name))
+        default = name == self._files.default
+        return tuple(codex for codex in self._floors.codices() if default or self._serving.asked(codex, name))
 
     async def _cost(self, codex: str, tokens: int | None) -> FloorCost:
         """Of the codex's floor with an identity of so many tokens in the place of the default one's, which it stands on."""

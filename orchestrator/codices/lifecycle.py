@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from codex.catalog.generations import Codex
 from codex.errors import CodexError
 from codex.library import Library
-from orchestrator.codices.floors import DEFAULT, Floors, ServingIdentities, ServingIdentity
+from orchestrator.codices.floors import Floors, ServingIdentities, ServingIdentity
 from orchestrator.codices.resident import ResidentCodices, Successor
 from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, state_before
 from orchestrator.codices.successors import Successors
@@ -80,7 +80,7 @@ class CodexLifecycle:
         try:
             found = self._identities.now(state.view).state()
         except LoreError as fault:
-            return IdentityState(name=DEFAULT, version="", fault=fault.message)
+            return IdentityState(name=self._identities.default, version="", fault=fault.message)
         hindered = self._successors.fault(state.name)
         return found.model_copy(update={"fault": hindered}) if found.preparing and hindered else found
 

@@ -22,7 +22,7 @@ from codex.progress import OnProgress, silent
 from formatters.context import IdentityView
 from governor.settings import PressureSettings
 from orchestrator.codices.building import CodexBuilder, mended
-from orchestrator.codices.floors import DEFAULT, Floors, ServingIdentities
+from orchestrator.codices.floors import Floors, ServingIdentities
 from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, take_back
 from orchestrator.codices.transitions import CodexFacts, DueFloor
 from orchestrator.errors import LoreError, NotReady, translated
@@ -185,6 +185,11 @@ class ResidentCodices:
             return
         task = self._floors.warm(floor, key, to_stay=to_stay)
         task.add_done_callback(partial(self._warmed, key))
+
+    async def warm_all(self) -> None:
+        """The same for every codex."""
+        for state in tuple(self._states.values()):
+            await self.warm(state)
 
     def _warmed(self, key: FloorKey, task: "asyncio.Task[bool]") -> None:
         if not task.cancelled() and task.exception() is None and task.result():
@@ -378,7 +383,7 @@ class ResidentCodices:
             state, is_new = await self._put(state, release=True, compare=True)
             if made.computed:
                 self._identities.now_resident(key)
-            if key.identity.name == DEFAULT:
+            if key.identity.name == self._identities.default:
                 await self.warm(state, to_stay=is_new or made.computed)
             else:
                 self._floors.replace(key)

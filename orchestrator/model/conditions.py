@@ -22,7 +22,7 @@ from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import SettingsError
 from orchestrator.machine.machine import ModelSensors
 from orchestrator.model.embedding_model import find_embedding
-from orchestrator.model.model_file import BUILT, write
+from orchestrator.model.model_file import BUILT
 from orchestrator.model.offloading import engine_offloads, offload_of
 from orchestrator.prompt.coverage import (
     DEFAULT_COVERAGE,
@@ -33,7 +33,7 @@ from orchestrator.prompt.coverage import (
     decide_coverage,
 )
 from orchestrator.settings.model import Settings
-from orchestrator.settings.paths import Paths
+from orchestrator.settings.paths import Paths, write_whole
 
 TRIAL_WINDOW = 16_384  # of a built-in model, which is for trying out: on two cores a prompt this long takes a minute
 WINDOW_CACHES = "window-caches.json"  # beside the checkpoints, which are of one kind of cache each
@@ -229,6 +229,6 @@ def remember(file: Path, known: Mapping[str, str], path: Path, word: str) -> Non
         return
     others = {other: its for other, its in known.items() if Path(other).exists()}
     try:
-        write(file, json.dumps({**others, str(path): word}, indent=1) + "\n")
+        write_whole(file, json.dumps({**others, str(path): word}, indent=1) + "\n")
     except (OSError, SettingsError) as error:
         log.warning("how %s was loaded is not remembered: %s", path, error)

@@ -19,7 +19,8 @@ from governor.offload import FLOATS
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.errors import EngineFailed, InvalidRequest, NotReady, SettingsError
-from orchestrator.model.model_file import ModelFile, write
+from orchestrator.model.model_file import ModelFile
+from orchestrator.settings.paths import write_whole
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.replies import KvLossEvent, KvLossProgress
 
@@ -48,7 +49,7 @@ class KvLosses:
         known, key = self._read(), key_of(model, shape)
         content = {**known, key: {**known.get(key, {}), kind: loss.model_dump()}}
         try:
-            write(self.folder / KV_LOSSES, json.dumps(content, indent=1) + "\n")
+            write_whole(self.folder / KV_LOSSES, json.dumps(content, indent=1) + "\n")
         except (OSError, SettingsError) as error:
             log.warning("what KV type %s changes was measured and is not kept: %s", kind, error)
 

@@ -15,9 +15,8 @@ from governor.gguf import Gguf, GgufError, read_gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, shape_of
 from orchestrator.engine.builtin.files import BUILTINS, PREFIX, BuiltinError, ensure, is_builtin, recipe_hash
 from orchestrator.engine.model import shards
-from orchestrator.errors import Conflict, InvalidRequest, NotFound, SettingsError
-from orchestrator.settings.paths import FILE_MODE, private_folder
-from orchestrator.settings.sources import named_file, user_file, with_value
+from orchestrator.errors import Conflict, InvalidRequest, NotFound
+from orchestrator.settings.sources import write_value
 from orchestrator.wire.places import QUOTER, QUOTING, UNCONFIGURED, path_of
 
 DEFAULT = QUOTER
@@ -214,18 +213,9 @@ def damage(path: Path) -> str:
 
 def use_model(path: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
     """Writes `model.path`; what was written, where, and which variable hides it. Raises LoreError."""
-    file = named_file(environ, config) or user_file(environ)
-    try:
-        before = file.read_text("utf-8") if file.exists() else ""
-        after = with_value(before, "model", "path", path)
-        if after != before:
-            write(file, after)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"{file} cannot be written: {error}", "check the file, its folder and their owner"
-        ) from error
+    file, changed = write_value("model", "path", path, environ, config)
     hidden = next((one for one in ("LORE_MODEL", "LORE_MODEL__PATH") if environ.get(one)), "")
-    return {"path": path, "file": str(file), "changed": after != before, "overridden": hidden}
+    return {"path": path, "file": str(file), "changed": changed, "overridden": hidden}
 
 
 def setting_of(name: str, folder: Path) -> str:
@@ -242,21 +232,6 @@ def setting_of(name: str, folder: Path) -> str:
         names = [one.id for one in (*builtins(folder), *known)]
         raise NotFound(f"no model {name}", f"there are: {', '.join(names)}; or name a GGUF file")
     return str(find_model(str(found or given), folder).path)
-
-
-def write(file: Path, text: str) -> None:
-    """Whole or not at all, and with the mode it had."""
-    if not file.parent.exists():
-        private_folder(file.parent)
-    target = file.resolve()  # a link into a folder of dotfiles stays one
-    mode = target.stat().st_mode & 0o777 if target.exists() else FILE_MODE
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        part.write_text(text, "utf-8")
-        part.chmod(mode)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -336,6 +336,14 @@ class PromptTable(Slice):
     )
 
 
+class IdentityTable(Slice):
+    """What the model is told of its part."""
+
+    default: str = Field(
+        "", description="the identity of questions that name none, as `lore identity use` writes it; empty: lorekeep"
+    )
+
+
 class StorageSettings(Slice):
     """What may be kept, and for how long."""
 
@@ -412,6 +420,7 @@ class Settings(Slice):
     strategy: StrategyTable = StrategyTable()
     tasks: TasksTable = TasksTable()
     prompt: PromptTable = PromptTable()
+    identity: IdentityTable = IdentityTable()
     storage: StorageSettings = StorageSettings()
     traces: TraceSettings = TraceSettings()
     memory: MemoryTable = MemoryTable()

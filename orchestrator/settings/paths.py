@@ -114,3 +114,18 @@ def private_folder(folder: Path) -> Path:
         hint = "set XDG_RUNTIME_DIR or --socket to a folder you may write to" if "run" in folder.parts else ""
         raise SettingsError(f"cannot make {folder}: {error.strerror}", hint) from error
     return folder
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Whole or not at all, and with the mode it had."""
+    if not file.parent.exists():
+        private_folder(file.parent)
+    target = file.resolve()  # a link into a folder of dotfiles stays one
+    mode = target.stat().st_mode & 0o777 if target.exists() else FILE_MODE
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        part.write_text(text, "utf-8")
+        part.chmod(mode)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

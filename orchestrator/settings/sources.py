@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from orchestrator.errors import SettingsError
 from orchestrator.settings.model import Settings, SigilRule, TokenRule
-from orchestrator.settings.paths import SYSTEM_CONFIG, Paths
+from orchestrator.settings.paths import SYSTEM_CONFIG, Paths, write_whole
 from orchestrator.settings.units import Measure
 from orchestrator.wire.wording import wording
 
@@ -325,3 +325,20 @@ def with_value(text: str, table: str, key: str, value: str) -> str:
     if not good:
         raise SettingsError(f"{table}.{key} is written in a way that cannot be edited", "change it by hand")
     return changed
+
+
+def write_value(
+    table: str, key: str, value: str, environ: Mapping[str, str], config: Path | None = None
+) -> tuple[Path, bool]:
+    """Writes one setting to `config`, or to the file that is in use; the file, and whether that changed it. Raises
+    SettingsError."""
+    file = named_file(environ, config) or user_file(environ)
+    try:
+        before = file.read_text("utf-8") if file.exists() else ""
+        after = with_value(before, table, key, value)
+        if after != before:
+            write_whole(file, after)
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "check the file, its folder and their owner"
+        raise SettingsError(f"{file} cannot be written: {error}", hint) from error
+    return file, after != before

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from orchestrator.wire.base import ReplyShape, StrictRequest
+from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
 
 
 class FloorCost(ReplyShape):
@@ -63,3 +63,17 @@ class IdentityChange(IdentityReply):
     before: int | None = Field(description="tokens of the text before; null where there was none, or none was counted")
     changed: bool = Field(description="false: it said the same before, and nothing is computed")
     saved: bool = Field(description="whether the file was written")
+
+
+class DefaultIdentityBody(StrictRequest):
+    """The identity of questions that name none."""
+
+    name: Plain = Field(description="of one that there is")
+    dry_run: bool = Field(False, description="tells what it costs and changes nothing")
+
+
+class DefaultIdentity(IdentityReply):
+    """What came of a change of the default identity. `cost` names the codices that were not asked under it yet."""
+
+    before: str = Field(description="the default identity before")
+    changed: bool = Field(description="false: it was the default before, and nothing is computed")

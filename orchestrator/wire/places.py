@@ -15,6 +15,7 @@ VERSION = "0.1.0"  # the build reads it here; asking the installed package costs
 HEADER = "x-lorekeep-version"
 SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
 SOCKET_VARIABLE = "LORE_SOCKET"
+SHIPPED_IDENTITY = "lorekeep"
 QUOTER = "builtin:quoter"  # the model that answers where none is configured
 QUOTING = "the quoting self-test model: it only continues text of its context, it is no assistant"
 UNCONFIGURED = f"no model is configured, so this is {QUOTING}"

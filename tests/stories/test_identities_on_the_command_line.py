@@ -99,3 +99,71 @@ def test_names_that_lead_elsewhere_and_links_are_refused(house):
     assert house.lore("identity", "show", "../outside").returncode == 5
     assert house.lore("identity", "show", "nobody").returncode == 5
     assert "is no name of an identity" in edit(house, 'echo a > "$1"', ".hidden", "--yes").stderr
+
+
+# -- the default
+
+
+def identity_of(answer):
+    return answer["lore"]["identity"]["name"]
+
+
+@pytest.fixture
+def chosen(models):
+    """A daemon of its own, with two identities, asked under the one that ships."""
+    with living(models) as daemon:
+        folder = identities(daemon)
+        folder.mkdir()
+        (folder / "terse.md").write_text("You are terse.\n")
+        (folder / "calm.md").write_text("You are calm.\n")
+        assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=30), "--wait").returncode == 0
+        assert identity_of(ask(daemon, "zebra")) == "lorekeep"
+        yield daemon
+
+
+def test_the_default_identity_is_used_by_the_running_daemon_and_by_the_next(chosen):
+    done = chosen.lore("identity", "use", "terse")
+    assert done.returncode == 0, done.stderr
+    assert "it computes the floor of vaults anew" in done.stderr
+    assert "tokens" in done.stderr
+    config = chosen.folder / "config" / "lorekeep" / "config.toml"
+    assert config.read_text() == '[identity]\ndefault = "terse"\n'
+    assert identity_of(ask(chosen, "zebra")) == "terse"
+    listed = chosen.json("identity", "list")["identities"]
+    assert [one["name"] for one in listed if one["default"]] == ["terse"]
+    again = chosen.json("identity", "use", "terse")
+    assert (again["daemon"], again["cost"], again["identity"]["changed"]) == ("same", [], False)
+    chosen.json("model", "use", "builtin:noise-s")
+    assert identity_of(ask(chosen, "zebra")) == "terse"  # another model changes nothing about it
+    chosen.stop()
+    chosen.start()
+    assert identity_of(ask(chosen, "zebra")) == "terse"
+
+
+def test_a_default_that_there_is_not_is_refused_with_the_nearest_and_nothing_is_written(chosen):
+    done = chosen.lore("identity", "use", "tersse")
+    assert (done.returncode, "terse" in done.stderr) == (5, True), done.stderr
+    assert (chosen.folder / "config" / "lorekeep" / "config.toml").read_text() == ""
+    assert identity_of(ask(chosen, "zebra")) == "lorekeep"
+    chosen.stop()
+    done = chosen.lore("identity", "use", "tersse")
+    assert (done.returncode, "terse" in done.stderr) == (5, True), done.stderr
+    assert chosen.lore("identity", "use", "calm").returncode == 0
+    chosen.start()
+    assert identity_of(ask(chosen, "zebra")) == "calm"
+
+
+def test_where_the_file_of_the_default_is_gone_the_one_that_ships_answers_and_says_so(chosen):
+    assert chosen.lore("identity", "use", "calm").returncode == 0
+    assert identity_of(ask(chosen, "zebra")) == "calm"
+    (identities(chosen) / "calm.md").unlink()
+    chosen.stop()
+    chosen.start()
+    answer = ask(chosen, "zebra")
+    assert identity_of(answer) == "lorekeep"
+    assert any("the default identity calm is not there: lorekeep answers" in one for one in answer["lore"]["notices"])
+    assert "the default identity calm is not in" in chosen.log_end(1000)
+    checked = chosen.lore("config", "check")
+    assert (checked.returncode, "identity.default" in checked.stderr) == (2, True)
+    (identities(chosen) / "calm.md").write_text("You are calm again.\n")
+    assert identity_of(ask(chosen, "zebra")) == "calm"

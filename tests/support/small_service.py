@@ -51,7 +51,7 @@ from orchestrator.service import (
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
-from orchestrator.wire.identities import FloorCost, IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoryBody,
@@ -123,6 +123,7 @@ class SmallService:
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
+    default_identity: str = "lorekeep"
     texts: dict[str, str] = field(default_factory=lambda: {"lorekeep": "You answer.\n"})
     kept: Memories = field(default_factory=lambda: small_memories())
     traced: TraceStore = field(default_factory=lambda: TraceStore(Path(mkdtemp()) / "traces.sqlite3", 30, 10**9))
@@ -313,7 +314,7 @@ class SmallService:
 
     async def identities(self) -> tuple[IdentityRow, ...]:
         return tuple(
-            filled(IdentityRow, name=name, default=name == "lorekeep", bytes=len(text.encode()))
+            filled(IdentityRow, name=name, default=name == self.default_identity, bytes=len(text.encode()))
             for name, text in sorted(self.texts.items())
         )
 
@@ -321,6 +322,12 @@ class SmallService:
         if name not in self.texts:
             raise NotFound(f"no identity named {name!r}", f"there are: {', '.join(self.texts)}")
         return self.told(name, self.texts[name])
+
+    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity:
+        told, before = await self.identity(name), self.default_identity
+        if not dry_run:
+            self.default_identity = name
+        return DefaultIdentity(identity=told, before=before, changed=name != before)
 
     async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
         check(text)
