@@ -17,6 +17,7 @@ from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
@@ -86,6 +87,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         session_store=storage.sessions,
+        tending=Tending(storage.sessions, storage.memories, settings.memory.episodes, settings.memory.retention),
         kept_memories=memories,
         traces_kept=storage.traces,
         identity_files=codices.identities,

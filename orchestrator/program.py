@@ -14,6 +14,7 @@ from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.answering.report import relevance_stats
+from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floors import LoadedModel
@@ -27,6 +28,7 @@ from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
+from orchestrator.karma.episodes import ANY_SESSION, source_of
 from orchestrator.karma.learning import VotedAnswer
 from orchestrator.karma.memories import Memories
 from orchestrator.machine.machine import Machine
@@ -76,9 +78,10 @@ T = TypeVar("T")
 
 KEPT: Mapping[DataName, str] = {
     "traces": "what the model saw in your turns",
-    "sessions": "your conversations",
+    "sessions": "your conversations, and the episodes made of them",
     "cache": "checkpoints of computed prompts, of all users",
 }
+TEND_EVERY_S = 4 * 3600.0
 IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
 
 
@@ -164,6 +167,7 @@ class Program:
     reports: CodexReports
     searcher: ArchiveSearch
     session_store: SessionStore
+    tending: Tending
     kept_memories: Memories
     traces_kept: TraceKeeper
     identity_files: Identities
@@ -200,6 +204,7 @@ class Program:
         await self._follow(codices)  # before anybody can ask: what changed while no daemon ran is not taken in yet
         imports = asyncio.create_task(self._import_early(), name="imports")
         self._tasks += [imports, asyncio.create_task(self._wake(imports), name="wake")]
+        self._tasks.append(asyncio.create_task(self._tend_memories(), name="tending"))
 
     async def stop(self) -> None:
         await self.silence()
@@ -260,6 +265,15 @@ class Program:
         """Beside the loading of the model."""
         await asyncio.sleep(IMPORT_AFTER_S)
         await asyncio.to_thread(self.import_agent)
+
+    async def _tend_memories(self) -> None:
+        """Now and every few hours, as long as it runs."""
+        while True:
+            try:
+                await asyncio.to_thread(self.tending.tend)
+            except LoreError as fault:
+                log.warning("memories could not be tended: %s; %s", fault.message, fault.hint)
+            await asyncio.sleep(TEND_EVERY_S)
 
     async def _follow(self, codices: Sequence[Codex]) -> None:
         """All that was loaded, also where no model can be used: searches need none."""
@@ -394,7 +408,14 @@ class Program:
         await asyncio.to_thread(self.session_store.rename, principal.uid, name, new)
 
     async def drop_session(self, principal: Principal, name: str) -> None:
-        await asyncio.to_thread(self.session_store.drop, principal.uid, name)
+        """Its episodes go with it; what was stated in it stays."""
+
+        def dropped() -> None:
+            session = self.session_store.get(principal.uid, name)
+            self.session_store.drop(principal.uid, name)
+            self.kept_memories.store.forget_source(principal.uid, source_of(session.id))
+
+        await asyncio.to_thread(dropped)
 
     # -- memories
 
@@ -481,6 +502,7 @@ class Program:
             await self.traces_kept.run(lambda store: store.purge(principal.uid))
         elif name == "sessions":
             await asyncio.to_thread(self.session_store.purge, principal.uid)
+            await asyncio.to_thread(self.kept_memories.store.forget_source, principal.uid, ANY_SESSION)
         else:
             await asyncio.to_thread(drop_checkpoints, self.checkpoints)
         return before

@@ -217,12 +217,14 @@ class Answers:
         principal, said, kept = prepared.ask.principal, heard(prepared, trace or ""), Remembered()
         try:
             if principal.may("memory:read"):
-                asked = (principal.uid, said.codex, said.text, finished.text)
+                shown = {one.id for one in prepared.recalled.karma.entries}
+                asked = (principal.uid, said.codex, said.text, finished.text, shown)
                 censored = await asyncio.to_thread(self.memories.watch, *asked, counted=trace is not None)
                 kept = replace(kept, censored=censored)
             if trace is not None:
                 await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
             if trace is not None and turn.session is not None and not turn.not_kept and principal.may("memory:write"):
+                self.preparer.conversations.sessions.may_be_told(turn.session.id)
                 kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, said))
         except LoreError as fault:
             log.warning("the memories of a turn were not kept: %s", fault.message)

@@ -110,6 +110,13 @@ MIGRATIONS = (
         BEGIN DELETE FROM said WHERE rowid = (old.session << 24) + old.number; END;
     """,
     "ALTER TABLE sessions ADD COLUMN variant TEXT NOT NULL DEFAULT ''",
+    # Sessions that may become episodes, and how many of their messages are told of.
+    """
+    CREATE TABLE episodes (
+        session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+        told INTEGER NOT NULL
+    );
+    """,
 )
 FOUND = """
 SELECT sessions.name, sessions.codex, sessions.title, turns.role, turns.number, turns.created,
@@ -390,6 +397,25 @@ class SessionStore:
     def karma(self, session: int) -> str:
         """The memories of its prompts, as they were handed in; '' for none."""
         return next((text for (text,) in self.read("SELECT shown FROM karma WHERE session = ?", session)), "")
+
+    def may_be_told(self, session: int) -> None:
+        """It may become an episode of its user's memories once it is over."""
+        if not self.read("SELECT 1 FROM episodes WHERE session = ?", session):
+            with self.writing() as database:
+                database.execute("INSERT OR IGNORE INTO episodes SELECT id, 0 FROM sessions WHERE id = ?", (session,))
+
+    def untold(self, before: float, most: int) -> list[tuple[Session, int]]:
+        """Sessions of all users, last used before, that no episode tells whole; with how many messages are told."""
+        unfinished = "told < (SELECT count(*) FROM turns WHERE session = id)"
+        condition = f"JOIN episodes ON session = id WHERE used < ? AND {unfinished} ORDER BY used LIMIT ?"
+        found = self.select(condition, before, most)
+        told = dict(self.read("SELECT session, told FROM episodes"))
+        return [(one, told[one.id]) for one in found]
+
+    def told(self, session: int, messages: int) -> None:
+        """An episode tells of so many."""
+        with self.writing() as database:
+            database.execute("UPDATE episodes SET told = ? WHERE session = ?", (messages, session))
 
     def rename(self, uid: int, name: str, new: str) -> None:
         """Raises NotFound, Conflict or InvalidRequest."""

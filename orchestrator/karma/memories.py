@@ -1,7 +1,7 @@
 """A user's memories as the routes meet them: shapes of the wire in and out, the store behind. Runs in worker threads."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -130,13 +130,21 @@ class Memories:
             self.store.add(counter_memory(voted))
 
     def watch(
-        self, uid: int, codex: str | None, question: str, answer: str, *, counted: bool = True
+        self,
+        uid: int,
+        codex: str | None,
+        question: str,
+        answer: str,
+        shown: Container[str] = (),
+        *,
+        counted: bool = True,
     ) -> tuple[CensorMark, ...]:
-        """The censors of this user and codex that a turn goes against. `counted`: it is kept that they were triggered."""
+        """The censors of this user and codex that a turn goes against; of those that hold in a domain alone, the `shown`
+        ones, by id. `counted`: it is kept that they were triggered."""
         about = "uid = ? AND kind = ? AND trigger <> '' AND (codex IS NULL OR codex = ?) AND state NOT IN"
         hidden = sorted(HIDDEN)
         censors = self.store.records(f"{about} ({marks(hidden)}) ORDER BY number", uid, Kind.CENSOR, codex, *hidden)
-        found = triggered_by(censors, question, answer)
+        found = triggered_by([one for one in censors if not one.domain or one.id in shown], question, answer)
         for one in found if counted else ():
             self.store.trigger(uid, one.record.id)
         return tuple(mark_of(one) for one in found)

@@ -30,6 +30,7 @@ from orchestrator.karma.changes import (
     settled,
     triggered,
 )
+from orchestrator.karma.episodes import aged
 from orchestrator.karma.figures import DAYS, TurnCounts
 from orchestrator.karma.records import (
     HIDDEN,
@@ -203,6 +204,30 @@ class MemoryStore:
         """Deletes this user's memories of a codex. Gives their number."""
         with self._writing() as database:
             return database.execute("DELETE FROM memories WHERE uid = ? AND codex = ?", (uid, codex)).rowcount
+
+    def forget_source(self, uid: int, source: str) -> int:
+        """Deletes this user's memories that came from there; `*` stands for any words. Gives their number."""
+        with self._writing() as database:
+            return database.execute("DELETE FROM memories WHERE uid = ? AND source GLOB ?", (uid, source)).rowcount
+
+    def age(self, now: float) -> None:
+        """Episodes of all users as they stand at this moment."""
+        young = self._select("kind = ? AND state IN (?, ?)", Kind.EPISODE, MemoryState.ACTIVE, MemoryState.SUMMARIZED)
+        changed = [after for one in young if (after := aged(one, now)) is not one]
+        with self._writing() as database:
+            for one in changed:
+                self._write(database, replace(one, updated=now))
+                database.execute(
+                    "UPDATE memories SET text = ? WHERE id = ? AND text <> ?", (one.text, one.id, one.text)
+                )
+
+    def expire(self, before: float) -> int:
+        """Deletes what no model is shown, and archived episodes, unchanged since that moment. Gives their number."""
+        states = (MemoryState.PROPOSED, MemoryState.INACTIVE, MemoryState.RETIRED, MemoryState.ARCHIVED)
+        condition = f"state IN ({marks(states)}) AND kind <> ? AND pinned = 0 AND verbatim = 0 AND updated < ?"
+        with self._writing() as database:
+            deleted = database.execute(f"DELETE FROM memories WHERE {condition}", (*states, Kind.DECISION, before))  # noqa: S608
+            return deleted.rowcount
 
     def shown(
         self, uid: int, referenced: Mapping[str, bool], at: float | None = None, counts: TurnCounts | None = None

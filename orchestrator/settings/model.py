@@ -370,6 +370,16 @@ class MemoryTable(Slice):
         description="memories made of what you state in a session; on: plain statements stand at once, the rest is "
         "proposed; proposed: a person confirms each; off: none",
     )
+    episodes: bool = Field(
+        True, description="a session that is over for 12 hours becomes an episode: what was asked in it"
+    )
+    retention: Annotated[float, Measure("days")] = Field(
+        0.0,
+        ge=0,
+        le=36_500,
+        description="after which what no model is shown (proposed, inactive, retired) and archived episodes are deleted, "
+        "decisions never; 0: nothing is",
+    )
 
 
 class LogSettings(Slice):

@@ -1,7 +1,10 @@
 """Memories that nobody asked for: what a user states in a conversation is known in the next one."""
 
+import sqlite3
+import time
+
 import pytest
-from support.house import living, reply
+from support.house import living, reply, revived, until
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +111,21 @@ def test_an_answer_that_goes_against_a_censor_is_marked_and_its_text_stays(house
     assert f"false alarm: lore memory rate {censor['id']} down" in run.stderr
     (now,) = remembered(house, "--kind", "censor")
     assert (now["state"], now["activations"]) == ("active", 1)
+
+
+def test_a_conversation_that_is_over_is_known_as_an_episode_and_goes_with_its_session(house):
+    asked(house, "hello there, how are you today?", "parsing")
+    asked(house, "Which module parses the zeppelin format?", "parsing")
+    assert remembered(house) == []
+    house.stop()
+    (database,) = house.folder.rglob("sessions.sqlite3")
+    with sqlite3.connect(database) as sessions:  # as if it had been yesterday
+        sessions.execute("UPDATE sessions SET used = ? WHERE name = 'parsing'", (time.time() - 86_400,))
+    revived(house)
+    until(lambda: remembered(house))
+    (one,) = remembered(house)
+    assert (one["kind"], one["state"]) == ("episode", "active")
+    assert one["text"].endswith("Asked: Which module parses the zeppelin format?")
+    assert [each["id"] for each in asked(house, "what did I ask about the zeppelin format?")["memories"]] == [one["id"]]
+    house.json("session", "drop", "parsing")
+    assert remembered(house) == []

@@ -118,6 +118,12 @@ def test_a_censor_of_another_user_another_codex_or_a_retired_one_watches_nothing
     assert memories.watch(ME, "demo", "", "Push to main.") == ()
 
 
+def test_a_censor_of_a_domain_watches_where_it_was_shown(memories: Memories) -> None:
+    made = add(memories, "Never push to main.", domain="debug")
+    assert memories.watch(ME, None, "", "Push to main.") == ()
+    assert len(memories.watch(ME, None, "", "Push to main.", {made})) == 1
+
+
 def test_the_blocks_that_hold_a_censor_stay_when_it_is_triggered(memories: Memories) -> None:
     made = add(memories, "Never push to main.")
     before = memories.get(ME, made).updated
