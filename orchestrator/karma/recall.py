@@ -4,7 +4,8 @@
     2  a constraint came in, or the question comes into its domain                        due
     3  the frame changed to one that the words name                                       due
     4  the question names something that the block does not hold                          due
-    5  else the block stays, whatever else is remembered meanwhile
+    5  it holds nothing that was looked up, and something is known of the question        due
+    6  else the block stays, whatever else is remembered meanwhile
 
 A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
 block. `refresh_due` decides; the search runs in a worker thread. Knows no prompt beside its own block.
@@ -43,6 +44,7 @@ TOKEN_CHARS = 4
 SOURCE = "memory:"  # before the id, in what a prompt says of its items
 SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
+NOTHING_HELD = "the conversation had no memories yet"
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
 AROUND = {
     "user_traits": "The user",
@@ -192,6 +194,8 @@ class Recall:
         stands = {one.id for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands)
         found = self._entries(chosen)
+        if pinned is not None and why == NOTHING_HELD and not found:
+            return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has of it stays
         entries = (*always, *(found or (one for one in kept if not one.node and one.id not in stands)))
@@ -307,7 +311,9 @@ def refresh_due(
         return f"frame changed to {frame}"
     held = {stem(word) for one in pinned.entries for word in words(one.text)}
     missing = [name for name in intent.entities if not held & {stem(word) for word in words(name)}]
-    return f"the question names {missing[0]}" if missing and len(missing) == len(intent.entities) else ""
+    if missing and len(missing) == len(intent.entities):
+        return f"the question names {missing[0]}"
+    return "" if intent.greeting or any(not one.node for one in pinned.entries) else NOTHING_HELD
 
 
 def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:

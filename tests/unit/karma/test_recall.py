@@ -185,3 +185,22 @@ def test_an_answer_that_uses_a_memory_counts_for_it(store: MemoryStore) -> None:
     anyio.run(Recall(store, Staleness(store, text_of)).used, ME, found, "Redis is the cache.")
     usage = store.usage(ME, [used.id, unused.id])
     assert {one: usage[one].referenced > 0 for one in usage} == {used.id: True, unused.id: False}
+
+
+def test_a_conversation_that_begins_with_a_greeting_is_told_what_is_known_once_it_asks(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    greeted = recalled(store, "hello there")
+    assert texts(greeted) == []
+    asked = recalled(store, "what is the cache?", greeted.karma)
+    assert (texts(asked), asked.karma.why) == (
+        ["The cache is Redis."],
+        "refreshed: the conversation had no memories yet",
+    )
+    again = recalled(store, "and its limit?", asked.karma)
+    assert again.karma == replace(asked.karma, why="")
+
+
+def test_a_block_without_memories_stays_to_the_byte_while_nothing_is_known_of_what_is_asked(store: MemoryStore) -> None:
+    first = recalled(store, "hello there")
+    remember(store, "buy milk", subject="list:shopping")  # waits for the next block
+    assert recalled(store, "what is the weather?", first.karma).karma.entries == ()
