@@ -47,6 +47,8 @@ from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
+    MemoriesBody,
+    MemoriesImported,
     MemoryBody,
     MemoryChange,
     MemorySearchBody,
@@ -434,6 +436,9 @@ class Program:
         named = None if body.codex == BARE else body.codex
         codex = named if body.imported else await self._codex_meant(body.codex, body.cwd)
         return await asyncio.to_thread(self.kept_memories.add, principal.uid, principal.sigil, codex, body)
+
+    async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
+        return await asyncio.to_thread(self.kept_memories.add_all, principal.uid, principal.sigil, body.memories)
 
     async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
         return await asyncio.to_thread(self.kept_memories.change, principal.uid, id, body)

@@ -15,6 +15,8 @@ from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
+    MemoriesBody,
+    MemoriesImported,
     MemoryBody,
     MemoryChange,
     MemorySearchBody,
@@ -203,6 +205,10 @@ class Service(Protocol):
     async def memory(self, principal: Principal, id: str) -> MemoryView: ...  # noqa: A002 - the record's own word
     async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
         """As it stands then: the same again confirms one, another value supersedes one."""
+        ...
+
+    async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
+        """All or nothing; what is here already stays as it is."""
         ...
 
     async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView: ...  # noqa: A002

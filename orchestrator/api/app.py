@@ -46,6 +46,7 @@ routes = [
     identities.put_identity,
     memories.memories,
     memories.add_memory,
+    memories.import_memories,
     memories.search_memories,
     memories.memory,
     memories.change_memory,

@@ -4,6 +4,8 @@ from orchestrator.api.http import ApiCall, route
 from orchestrator.wire.memories import (
     Forgotten,
     FoundMemories,
+    MemoriesBody,
+    MemoriesImported,
     MemoryBody,
     MemoryChange,
     MemoryReply,
@@ -28,6 +30,12 @@ async def memories(call: ApiCall) -> MemoryRows:
 async def add_memory(call: ApiCall, body: MemoryBody) -> MemoryReply:
     """Keeps a memory, and gives it as it stands then: the same again confirms it, another value supersedes it."""
     return MemoryReply(memory=await call.service.add_memory(call.principal, body))
+
+
+@route("POST", "/v1/memories/import", "memory:write")
+async def import_memories(call: ApiCall, body: MemoriesBody) -> MemoriesImported:
+    """Keeps what an export holds, all or nothing. What is here already is neither doubled nor changed."""
+    return await call.service.import_memories(call.principal, body)
 
 
 @route("POST", "/v1/memories/search", "memory:read", faults=("not_found",))

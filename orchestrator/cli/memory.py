@@ -25,6 +25,8 @@ KEPT = (  # in an exported file
     *("confidence", "domain", "outcome", "evidence", "state", "pinned"),
     *("trigger", "watches", "severity"),
 )
+_EXPORTED = re.compile(r".+-[0-9a-f]{10}\.md")
+_PLACE = re.compile(r"^memories\.(\d+)[.:]\s*")
 _CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
 
 
@@ -188,15 +190,19 @@ def export(
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
-    """Writes each memory as a text file, fit for version control."""
+    """Writes each memory as a text file, fit for version control. Files of memories that are forgotten are removed."""
     memories = Daemon(socket).call("GET", "/v1/memories")["memories"]
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for one in memories:
-        path = target / f"{one['kind']}-{one['id']}.md"
-        path.write_text(as_file(one), encoding="utf-8")
-    report = {"exported": len(memories), "folder": str(target)}
-    done(report, f"{plural(len(memories), 'memory', 'memories')} in {target}", as_json=as_json)
+    files = {target / f"{one['kind']}-{one['id']}.md": as_file(one) for one in memories}
+    old = [path for path in target.glob("*.md") if path not in files and is_exported(path)]
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8", newline="")
+    for path in old:  # an import would bring it back
+        path.unlink()
+    report = {"exported": len(memories), "removed": len(old), "folder": str(target)}
+    removed = f", {plural(len(old), 'file')} of forgotten ones removed" if old else ""
+    done(report, f"{plural(len(memories), 'memory', 'memories')} in {target}{removed}", as_json=as_json)
 
 
 @app.command("import")
@@ -205,16 +211,17 @@ def import_(
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
-    """Reads what export wrote. What is remembered already is confirmed, not doubled."""
+    """Reads what export wrote, all or nothing. What is remembered already is not doubled."""
     files = sorted(Path(folder).glob("*.md"))
     if not files:
         raise Failure(faults.NOT_FOUND, f"{folder} holds no memories", "lore memory export DIR writes them")
-    bodies = [(path, from_file(path)) for path in files]  # all are read before the first is kept
-    daemon = Daemon(socket)
-    had = {one["id"] for one in daemon.call("GET", "/v1/memories")["memories"]}
-    kept = [daemon.call("POST", "/v1/memories", body)["memory"]["id"] for _, body in bodies]
-    new = len(set(kept) - had)
-    done({"imported": new, "known": len(kept) - new}, f"{new} new, {len(kept) - new} known already", as_json=as_json)
+    bodies = [from_file(path) for path in files]
+    try:
+        report = Daemon(socket).call("POST", "/v1/memories/import", {"memories": bodies})
+    except Failure as failure:
+        named = _PLACE.sub(lambda found: f"{files[int(found[1])]}: ", failure.message)
+        raise Failure(failure.status, named, failure.hint or "nothing was imported") from None
+    done(report, f"{report['imported']} new, {report['known']} known already", as_json=as_json)
 
 
 # -- pages
@@ -292,13 +299,23 @@ def as_file(one: Report) -> str:
 def from_file(path: Path) -> dict[str, Any]:
     """The body of its memory. Raises Failure for a file that export did not write."""
     try:
-        head, _, text = path.read_text(encoding="utf-8").partition("\n\n")
-        body = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.splitlines())}
+        head, _, text = path.read_bytes().decode().partition("\n\n")
+        body = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.split("\n"))}
     except (OSError, ValueError) as error:
         raise Failure(
             faults.USAGE, f"{path} is no memory: {error}", "nothing was imported; move the file away"
         ) from None
     return body | {"text": text.removesuffix("\n"), "codex": body.get("codex") or "none", "imported": True}
+
+
+def is_exported(path: Path) -> bool:
+    """Whether an export wrote it: by its name, and what is in it."""
+    if not _EXPORTED.fullmatch(path.name):
+        return False
+    try:
+        return from_file(path).keys() >= {"kind", "text", "created"}
+    except Failure:
+        return False
 
 
 # -- within

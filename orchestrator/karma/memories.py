@@ -1,14 +1,14 @@
 """A user's memories as the routes meet them: shapes of the wire in and out, the store behind. Runs in worker threads."""
 
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.karma.censors import Triggered, trigger_of, triggered_by
-from orchestrator.karma.changes import IMPORT
+from orchestrator.karma.changes import IMPORT, refuse
 from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
 from orchestrator.karma.learning import (
     HeardTurn,
@@ -39,6 +39,7 @@ from orchestrator.wire.memories import (
     CitedCode,
     FoundMemories,
     FoundMemoryRow,
+    MemoriesImported,
     MemoryBody,
     MemoryChange,
     MemoryFigure,
@@ -62,11 +63,32 @@ class Memories:
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""
+        return view_of(self.store.add(self._new(uid, sigil, codex, body)))
+
+    def add_all(self, uid: int, sigil: str, bodies: Sequence[MemoryBody]) -> MemoriesImported:
+        """What an export holds, all or nothing: a fault is told with the place of its memory, from 0."""
+        new = [self._imported(uid, sigil, place, body) for place, body in enumerate(bodies)]
+        # a superseded fact finds its successor only where that one stands
+        new.sort(key=lambda one: one.state == MemoryState.SUPERSEDED)
+        imported = self.store.add_all(uid, new)
+        return MemoriesImported(imported=imported, known=len(new) - imported)
+
+    def _imported(self, uid: int, sigil: str, place: int, body: MemoryBody) -> NewMemory:
+        try:
+            codex = None if body.codex == "none" else body.codex
+            new = self._new(uid, sigil, codex, body.model_copy(update={"imported": True}))
+            refuse(new, self.store.kind(new.kind))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"memories.{place}: {error.message}", error.hint) from None
+        return new
+
+    def _new(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> NewMemory:
         if len(body.evidence) > MOST_CITED:
             raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
         kind = self._kind(body.kind)
         censor = kind == Kind.CENSOR
-        new = NewMemory(
+        cited = [CodeCitation(**dict(one)) for one in body.evidence]
+        return NewMemory(
             uid=uid,
             kind=kind,
             text=body.text,
@@ -75,7 +97,7 @@ class Memories:
             attribute=body.attribute,
             verbatim=body.verbatim,
             created=body.created,
-            evidence=self.staleness.cited(codex, [CodeCitation(**dict(one)) for one in body.evidence]),
+            evidence=tuple(cited) if body.imported else self.staleness.cited(codex, cited),
             source=IMPORT if body.imported else "user",
             sigil=sigil,
             confidence=body.confidence,
@@ -91,7 +113,6 @@ class Memories:
             if body.state and body.imported
             else None,
         )
-        return view_of(self.store.add(new))
 
     def note(self, turn: HeardTurn) -> tuple[NotedMemory, ...]:
         """Keeps what a turn tells. Gives what is new or confirmed by it."""

@@ -117,26 +117,19 @@ class MemoryStore:
 
     def add(self, new: NewMemory) -> MemoryRecord:
         """The memory as it stands then: a new one, or the one that it confirms or repeats. Raises InvalidRequest."""
-        kind = self.kind(new.kind)
-        refuse(new, kind)
+        refuse(new, self.kind(new.kind))
         with self._writing() as database:
-            now = self._clock()
-            created = now if new.created is None else new.created
-            like = likeness(new.text)
-            alike = self._select(
-                "uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex
-            )
-            outcome = settled(new, kind, created, _of_subject(new, alike), self._same_subject(new))
-            if outcome.confirms is not None:
-                return self._standing(
-                    database, outcome.confirms, replace(confirmed(outcome.confirms, kind), updated=now)
-                )
-            if outcome.repeats is not None:
-                return outcome.repeats
-            record = _record(new, self._free_id(), outcome, created, now)
-            self._insert(database, record, like)
-            self._supersede(database, outcome.supersedes, record)
-            return record
+            return self._added(database, new)
+
+    def add_all(self, uid: int, new: Sequence[NewMemory]) -> int:
+        """All of one user's or none. Gives how many of them were not known. Raises InvalidRequest."""
+        for one in new:
+            refuse(one, self.kind(one.kind))
+        with self._writing() as database:
+            before = self._number(uid)
+            for one in new:
+                self._added(database, one)
+            return self._number(uid) - before
 
     def change(self, uid: int, id: str, state: str) -> MemoryRecord:  # noqa: A002 - the record's own word
         """Raises Conflict where the table of states leads elsewhere."""
@@ -354,6 +347,23 @@ class MemoryStore:
             self._connection.close()
 
     # -- within
+
+    def _added(self, database: sqlite3.Connection, new: NewMemory) -> MemoryRecord:
+        kind, now, like = self.kind(new.kind), self._clock(), likeness(new.text)
+        created = now if new.created is None else new.created
+        alike = self._select("uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex)
+        outcome = settled(new, kind, created, _of_subject(new, alike), self._same_subject(new))
+        if outcome.confirms is not None:
+            return self._standing(database, outcome.confirms, replace(confirmed(outcome.confirms, kind), updated=now))
+        if outcome.repeats is not None:
+            return outcome.repeats
+        record = _record(new, self._free_id(), outcome, created, now)
+        self._insert(database, record, like)
+        self._supersede(database, outcome.supersedes, record)
+        return record
+
+    def _number(self, uid: int) -> int:
+        return int(self.read("SELECT count(*) FROM memories WHERE uid = ?", uid)[0][0])
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

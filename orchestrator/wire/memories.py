@@ -53,6 +53,19 @@ class MemoryBody(StrictRequest):
     evidence: tuple[CitedCode, ...] = Field((), description="the code that it is about")
 
 
+class MemoriesBody(StrictRequest):
+    """What an export holds."""
+
+    memories: tuple[MemoryBody, ...] = Field(description="taken all or not at all; their codices need not be loaded")
+
+
+class MemoriesImported(ReplyShape):
+    """What became of them."""
+
+    imported: int = Field(description="memories that are new here")
+    known: int = Field(description="memories that were here already; nothing of them was changed")
+
+
 class MemoryChange(StrictRequest):
     """What is to be done with a memory."""
 

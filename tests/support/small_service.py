@@ -54,6 +54,8 @@ from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 from orchestrator.wire.memories import (
     FoundMemories,
+    MemoriesBody,
+    MemoriesImported,
     MemoryBody,
     MemoryChange,
     MemorySearchBody,
@@ -283,6 +285,9 @@ class SmallService:
 
     async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
         return self.kept.add(principal.uid, principal.sigil, None if body.codex == "none" else body.codex, body)
+
+    async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
+        return self.kept.add_all(principal.uid, principal.sigil, body.memories)
 
     async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
         return self.kept.change(principal.uid, id, body)
