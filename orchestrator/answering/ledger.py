@@ -8,7 +8,9 @@ something:
     answer          the model said it, or called a tool with it: it had to guess or to look for what was known
     next question   the user's next question in the conversation says it, within 30 minutes: they had to ask again
 
-A node that holds no memories keeps out nothing that words could ask for: its rules fire and are never regretted.
+A node that holds no memories keeps out nothing that words could ask for: whether its rules are right is not known. Some
+nodes are named by the gate and written all the same, as they stand in blocks that nothing is taken out of: leaving these
+out saves nothing.
 """
 
 import json
@@ -21,13 +23,16 @@ from orchestrator.karma.recall import MEMORY_NODES, ShownEntry, tokens_of
 from orchestrator.relevance.gate import FiredRule, Relevance
 
 BY_ANSWER, BY_QUESTION = "answer", "next question"
+WRITTEN_ANYHOW = frozenset(
+    ("identity_context", "world_state", "available_tools", "client_context", "gists", "working_memory")
+)
 AGAIN_S = 1800.0  # later the user is on to something else: the silence of relevance.signals
 
 
 @dataclass(frozen=True)
 class Firing:
-    """A rule that fired in a turn. `tokens` are what it would have brought: of memories those that were found, of another
-    node its usual cost. `missed`: the texts of what it kept out, by the memory's id; `regretted`: '' or by what."""
+    """A rule that fired in a turn. `tokens` are what it kept out: of memories those that were found, of another node its
+    usual cost. `missed`: the texts of what it kept out, by the memory's id; `regretted`: '' or by what."""
 
     fired: FiredRule
     tokens: int
@@ -47,7 +52,7 @@ def firings_of(fired: Iterable[FiredRule], kept_out: Sequence[ShownEntry], said:
 
 def _firing(fired: FiredRule, kept_out: Sequence[ShownEntry]) -> Firing:
     if fired.node not in MEMORY_NODES:
-        return Firing(fired, fired.tokens, {})
+        return Firing(fired, 0 if fired.node in WRITTEN_ANYHOW else fired.tokens, {})
     missed = {} if fired.recovered else {one.id: one.text for one in kept_out if one.place[1] == fired.node}
     return Firing(fired, sum(map(tokens_of, missed.values())), missed)
 

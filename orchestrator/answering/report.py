@@ -8,6 +8,7 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Reuse, Tier
 from orchestrator.errors import LoreError
+from orchestrator.karma.recall import MEMORY_NODES
 from orchestrator.prompt.composing import Assembled
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
@@ -192,7 +193,8 @@ def relevance_report(found: Relevance) -> RelevanceReport:
 
 def relevance_stats(figures: Sequence[RuleFigures], rules: GateRules | None) -> RelevanceStats:
     """`rules`: those that changes are suggested to; None: none are."""
-    changes = changes_of(figures) if rules is not None else []
+    known = [one for one in figures if one.node in MEMORY_NODES]  # of others nobody can tell what is regretted
+    changes = changes_of(known) if rules is not None else []
     return RelevanceStats(
         rules=tuple(RuleRow.of(one) for one in figures),
         changes=tuple(one.why for one in changes),

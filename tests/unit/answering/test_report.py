@@ -1,8 +1,15 @@
 """What an answer says of itself, from what the engine reported."""
 
+import json
+
 from orchestrator.answering import report
-from orchestrator.answering.report import first_token_ms
+from orchestrator.answering.ledger import WRITTEN_ANYHOW
+from orchestrator.answering.report import first_token_ms, relevance_stats
 from orchestrator.engine.messages import Completion, Outcome, Reason, TicketTimings
+from orchestrator.karma.recall import MEMORY_NODES
+from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.ledger import RuleFigures
+from orchestrator.relevance.nodes import NODES, catalogue
 
 
 def completion(drafted: int, accepted: int) -> Completion:
@@ -35,3 +42,20 @@ def test_the_first_token_comes_when_what_is_not_cached_is_computed():
 
 def test_nothing_is_predicted_before_anything_was_measured():
     assert first_token_ms({}, 50, 1_000) is None
+
+
+def test_every_gated_node_is_a_memorys_or_a_notes_or_is_written_anyhow() -> None:
+    gated = {node.name for node in NODES if node.gated}
+    notes = {"identity_modulation", "onboarding_nudge", "warm_return_hint", "focus"}
+    assert gated == MEMORY_NODES | notes | WRITTEN_ANYHOW
+    assert not MEMORY_NODES & WRITTEN_ANYHOW
+
+
+def test_nothing_is_suggested_of_rules_whose_right_nobody_can_tell() -> None:
+    focus = RuleFigures("", "rules.focus[0]", "focus", "soft", 100, 0, 900, 0)
+    episodes = RuleFigures("", "rules.episodic_memory[0]", "episodic_memory", "soft", 100, 0, 900, 0)
+    told = relevance_stats([focus, episodes], read_rules(catalogue()))
+    assert [one.node for one in told.rules] == ["focus", "episodic_memory"]
+    assert [words.split(" for ")[0] for words in told.changes] == ["harden rules.episodic_memory[0]"]
+    assert list(json.loads(told.patch)) == ["rules"]
+    assert relevance_stats([episodes], None).patch == ""
