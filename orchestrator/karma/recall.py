@@ -201,7 +201,7 @@ class Recall:
         entries = (*always, *(found or (one for one in kept if not one.node and one.id not in stands)))
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
-        counts = build_counts(chosen, room, 1000 * (time.perf_counter() - began), again=pinned is not None)
+        counts = build_counts(pinned, chosen, room, 1000 * (time.perf_counter() - began))
         return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
 
     def _entries(self, chosen: Sequence[RankedMemory]) -> list[ShownEntry]:
@@ -275,19 +275,22 @@ def _plan(
     return plan.without({kind for kind in plan.limits if not question.wants(kinds[kind].node)})
 
 
-def build_counts(found: Sequence[RankedMemory], room: int, ms: float, *, again: bool) -> TurnCounts:
-    """Of a block that was built; one that found nothing is none whose relevance, room or time says anything."""
+def build_counts(pinned: PinnedKarma | None, found: Sequence[RankedMemory], room: int, ms: float) -> TurnCounts:
+    """Of a block that was built in the place of `pinned`; one that found nothing is none whose relevance, room or time says
+    anything. The first with memories is a cold build, also after an empty one."""
+    refreshes = int(pinned is not None)
     if not found:
-        return TurnCounts(refreshes=int(again))
+        return TurnCounts(refreshes=refreshes)
+    cold = pinned is None or all(one.node for one in pinned.entries)
     return TurnCounts(
-        refreshes=int(again),
+        refreshes=refreshes,
         built=1,
         loaded=len(found),
         similarity=sum(one.similarity for one in found),
         tokens=sum(one.tokens for one in found),
         room=room,
-        cold=int(not again),
-        cold_ms=0.0 if again else ms,
+        cold=int(cold),
+        cold_ms=ms if cold else 0.0,
     )
 
 

@@ -102,6 +102,14 @@ def test_a_refresh_is_counted_and_is_no_cold_build(store: MemoryStore) -> None:
     assert (counted.turns, counted.built, counted.cold, counted.refreshes) == (2, 2, 1, 1)
 
 
+def test_the_first_block_with_memories_is_a_cold_build_also_after_a_greeting(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis.")
+    greeted = turn(store, "hello there", "Hello!")
+    turn(store, "what is the cache?", "Redis", greeted.karma)
+    counted = store.turn_counts(ME)
+    assert (counted.turns, counted.built, counted.cold, counted.refreshes) == (1, 1, 1, 1)
+
+
 def test_a_conversation_without_memories_counts_nothing(store: MemoryStore) -> None:
     turn(store, "what is the cache?", "Redis")
     assert store.turn_counts(ME) == TurnCounts()
