@@ -135,10 +135,10 @@ def _form(form: str, name: str) -> re.Pattern[str]:
 
 
 def _openers(words: Mapping[str, list[str]]) -> re.Pattern[str]:
-    kept, hedge = _either(words["remember"]), _either(words["hedges"])
-    return re.compile(
-        rf"(?:(?:{_either(words['openers'])}|(?P<remember>{kept})|(?P<hedge>{hedge}))(?:\s*[,:;.!]\s*|\s+))+", re.I
-    )
+    """`remember that` is tried before `remember`, which says less."""
+    kept, hedge, others = (_either(words[name]) for name in ("remember", "hedges", "openers"))
+    opener = rf"(?P<remember>{kept})|(?P<hedge>{hedge})|(?:{others})"
+    return re.compile(rf"(?:(?:{opener})(?:\s*[,:;.!]\s*|\s+))+", re.IGNORECASE)
 
 
 def _outcomes(words: Mapping[str, list[str]]) -> re.Pattern[str]:
