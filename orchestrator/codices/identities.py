@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityCha
 
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 
+ABANDONED_S = 3600.0  # a part of this age has no writer
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # what no Markdown holds: all but tab and the ends of lines
 
@@ -190,6 +192,7 @@ def write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.parent.chmod(0o700)
+        sweep(path.parent)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".part", dir=path.parent)  # of mode 0600
         part = Path(name)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
@@ -202,4 +205,11 @@ def write(path: Path, text: str) -> None:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror}", hint) from error
     finally:
         if part is not None:
+            part.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Removes parts that a write left when it was killed: whole writes take milliseconds. Raises OSError."""
+    for part in folder.glob(".*.part"):
+        if time.time() - part.stat().st_mtime > ABANDONED_S:
             part.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Files of identities are written whole or not at all, and nowhere else."""
 
+import os
 import subprocess
 import sys
 
@@ -33,6 +34,16 @@ def test_a_kill_in_mid_write_leaves_one_of_the_texts_whole(tmp_path):
             writer.kill()
         assert path.read_text() in TEXTS
         assert [one.name for one in path.parent.glob("*.md")] == ["mine.md"]
+
+
+def test_what_a_killed_write_left_is_removed_by_a_later_one_and_a_running_one_keeps_its_part(tmp_path):
+    old, running, other = (tmp_path / name for name in (".mine.abc.part", ".mine.def.part", ".mine.part.md"))
+    for one in (old, running, other):
+        one.write_text("half")
+    os.utime(old, (1.0, 1.0))
+    os.utime(other, (1.0, 1.0))
+    write(tmp_path / "yours.md", "You answer.\n")
+    assert {one.name for one in tmp_path.iterdir()} == {running.name, other.name, "yours.md"}
 
 
 @given(st.text())

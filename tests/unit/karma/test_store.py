@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -214,6 +215,31 @@ def test_a_damaged_or_foreign_file_is_refused_and_stays(tmp_path: Path) -> None:
     with pytest.raises(LoreError, match="memories"):
         MemoryStore(path)
     assert path.read_bytes().startswith(b"no database")
+
+
+def test_a_file_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "memories.sqlite3"
+    MemoryStore(path).close()
+    with closing(sqlite3.connect(path)) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    before = path.read_bytes()
+    with pytest.raises(LoreError, match="newer"):
+        MemoryStore(path)
+    assert path.read_bytes() == before
+
+
+def test_while_another_program_holds_the_file_a_write_is_refused_and_reading_goes_on(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    added = store.add(fact())
+    store.read("PRAGMA busy_timeout = 20")
+    with closing(sqlite3.connect(tmp_path / "memories.sqlite3", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LoreError, match=r"memories\.sqlite3 cannot be used: database is locked"):
+            store.add(fact("The port is 1."))
+        assert store.all_of(ME) == [added]
+        other.execute("ROLLBACK")
+    assert store.add(fact("The port is 1.")).text == "The port is 1."
 
 
 def test_a_proposal_that_a_person_confirms_replaces_the_value_that_stood(store: MemoryStore) -> None:
