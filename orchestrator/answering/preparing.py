@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from codex.library import Library
-from formatters.blocks import BlockKind, Role
+from formatters.blocks import ORDER, BlockKind, Role
 from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
 from formatters.plugins import ContextNode
-from governor.ctc import PromptLimits, limits_of
+from governor.ctc import HEADROOM, PromptLimits, limits_of
 from governor.settings import ClaimSettings
 from orchestrator.answering.conversations import (
     Conversation,
@@ -37,7 +37,7 @@ from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuest
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.budget import Governed, condensed, governed, within_reach
-from orchestrator.prompt.composing import Composed
+from orchestrator.prompt.composing import Assembled, Composed
 from orchestrator.prompt.coverage import share
 from orchestrator.prompt.evidence import Gathered, Searcher, gather
 from orchestrator.prompt.phrases import classify, read_part
@@ -321,7 +321,7 @@ class Preparer:
             QuestionFigures(
                 task=task,
                 window=window,
-                used=min(window, composed.assembled.tokens + asked.promised),
+                used=spoken_for(composed.assembled, asked.promised, window),
                 because=because,
                 tools=frozenset(tool.name for tool in asked.chat_model.tools),
                 documents=named_documents(question, paths),
@@ -486,6 +486,14 @@ def crowd(relevant: Relevance, composed: Composed, most: int) -> tuple[str, ...]
     written = {item.node for block in blocks for item in block.items} if relevant.crowded else set()
     held = tuple(name for name in relevant.crowded if name in written)
     return held if len(held) > most else ()
+
+
+def spoken_for(prompt: Assembled, answer: int, window: int) -> int:
+    """Tokens of the window that no passage may have. Earlier turns go down to three quarters of what may be cut where a
+    prompt does not fit, so passages have the rest in any case."""
+    turns = prompt.blocks[ORDER.index(BlockKind.STATE)].tokens
+    fixed = prompt.tokens - turns + answer
+    return min(window, fixed + min(turns, share(max(0, window - fixed), 1 - HEADROOM)))
 
 
 def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:

@@ -2,32 +2,51 @@
 
 from formatters.context import AttachmentView
 from orchestrator.answering.preparing import PreparedQuestion
-from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady
+from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady, OverBudget
 from orchestrator.prompt.coverage import Coverage
+from orchestrator.prompt.evidence import HEADLINE
 from orchestrator.prompt.strategy import Decision, Retrieval, coverages_of
 
 
 def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
     """Why asking is refused: raised by an ask, reported by a plan; None where it is answered. `cached`: tokens from the
     prompt's beginning that are in the cache, or in a checkpoint, which an answer restores."""
-    return nothing_found(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
+    return (
+        no_room(prepared) or nothing_found(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
+    )
+
+
+def no_room(prepared: PreparedQuestion) -> OverBudget | None:
+    """The codebase would be searched, and no passage has room."""
+    decision = prepared.decision
+    if not is_ungrounded(prepared) or decision.retrieval_budget > HEADLINE:
+        return None
+    return OverBudget(
+        f"{decision.asked.left:,} of {decision.asked.window:,} tokens are left, too few for a passage of the codebase, "
+        "which is not in the prefix whole",
+        "shorten the question and what comes with it, or ask for a shorter answer",
+    )
 
 
 def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
-    codex_state, state = prepared.codex_state, prepared.turn.state
-    came = [one for turn in (*state.turns, state) for one in (*turn.evidence, *turn.attachments)]
-    shown = [one for one in came if not (isinstance(one, AttachmentView) and one.verbatim)]
-    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
-    if codex_state is None or shown or not searched or prepared.gathered.found:
-        return None
-    if codex_state.decision.coverage is Coverage.FULL:
+    codex_state = prepared.codex_state
+    if codex_state is None or prepared.gathered.found or not is_ungrounded(prepared):
         return None
     return NotFound(
         f"nothing in {codex_state.name} answers to this question, "
         f"and only its {codex_state.decision.coverage} is in the prefix",
         "; ".join(prepared.gathered.notices) or "use words of the code, or see what `lore search` finds",
     )
+
+
+def is_ungrounded(prepared: PreparedQuestion) -> bool:
+    """The floor does not hold the whole codebase, it was to be searched, and nothing came of it, or with the turns."""
+    codex_state, state = prepared.codex_state, prepared.turn.state
+    came = [one for turn in (*state.turns, state) for one in (*turn.evidence, *turn.attachments)]
+    shown = [one for one in came if not (isinstance(one, AttachmentView) and one.verbatim)]
+    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
+    return codex_state is not None and codex_state.decision.coverage is not Coverage.FULL and searched and not shown
 
 
 def other_floor(decision: Decision) -> InvalidRequest | None:

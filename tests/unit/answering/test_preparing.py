@@ -1,10 +1,14 @@
 """What is refused before anything is inferred: no question, and a strategy that needs another floor than there is."""
 
+from types import SimpleNamespace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.traced import composed
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import crowd, sigil_of, split
+from orchestrator.answering.preparing import crowd, sigil_of, split, spoken_for
 from orchestrator.answering.refusals import other_floor
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
@@ -23,6 +27,17 @@ ASKED = QuestionFigures(Task.UNKNOWN, window=131_072, used=3_000)
 
 def decided(tier, tokens, forced):
     return decide(FloorCoverage(tier, 60_000, tokens), ASKED, forced=forced, sizes=SIZES, room=ROOM)
+
+
+@given(st.lists(st.integers(0, 5_000), min_size=6, max_size=6), st.integers(1, 2_000), st.integers(1, 16_000))
+def test_passages_have_a_quarter_of_what_may_be_cut_however_long_the_conversation_is(
+    blocks: list[int], answer: int, window: int
+) -> None:
+    prompt = SimpleNamespace(blocks=[SimpleNamespace(tokens=tokens) for tokens in blocks], tokens=sum(blocks))
+    used = spoken_for(prompt, answer, window)  # type: ignore[arg-type]
+    fixed = sum(blocks) - blocks[4] + answer
+    assert used == min(window, sum(blocks) + answer) or window - used >= (window - fixed) // 4
+    assert used >= min(window, fixed)
 
 
 def test_cag_on_a_map_is_refused_and_names_the_tier_it_needs():
