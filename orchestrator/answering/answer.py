@@ -9,11 +9,11 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from formatters.blocks import BlockKind, Role
 from formatters.context import TurnContext
@@ -33,12 +33,14 @@ from orchestrator.answering.refusals import refusal_of
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
 from orchestrator.answering.traces import TracedTurn, TraceKeeper
+from orchestrator.answering.waiting import deadline_of, own_task, until_first, within
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
 from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.karma.memories import Memories
+from orchestrator.karma.records import Severity
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import (
     WHOLE,
@@ -51,13 +53,12 @@ from orchestrator.model.chat_model import (
 )
 from orchestrator.prompt.composing import Composed, broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.answers import Citation, GovernorState, Lore, PlanReply, Waiting
+from orchestrator.wire.answers import CensorMark, Citation, GovernorState, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
 
 log = logging.getLogger("lorekeep")
-T = TypeVar("T")
 COMING = (ChildState.PAUSED, ChildState.STARTING, ChildState.BACKOFF)  # there is no engine, but there will be
 PLANS = 4  # of one question: others may take memory between planning and the first token
 
@@ -72,6 +73,7 @@ class RunState:
     admitted: Admitted | None = None
     admitted_at: float = 0.0
     first_token: float = 0.0
+    calls: list[ToolCall] = field(default_factory=list)  # of the client's tools
     finished: Finished | None = None
     composed: Composed | None = None  # what the engine got last
 
@@ -200,32 +202,66 @@ class Answers:
                     if shown is not None:
                         yield shown
         assert state.finished is not None
+        for permitted in await self._permitted(prepared, state):
+            yield permitted
         citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
         outdated = await asyncio.to_thread(self._outdated, prepared, citations)
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
         trace = None if prepared.ask.private else uuid.uuid4().hex
-        kept = await self._remembered(prepared, state.finished, turn, trace)
+        kept = await self._remembered(prepared, state, turn, trace)
         answered = self._answered(prepared, state, turn, outdated, citations, trace, kept)
         self._traced(prepared, state, answered)
         yield answered
 
+    async def _permitted(self, prepared: PreparedQuestion, state: RunState) -> list[ToolCall | Text]:
+        """The calls of the client's tools, and in the place of each that a blocking censor refuses a text that says so.
+        Raises LoreError: what cannot be looked up permits nothing."""
+        assert state.finished is not None
+        events: list[ToolCall | Text] = []
+        for call in state.calls:
+            marks = await self._censored(prepared, calls=[call])
+            blocked = next((one for one in marks if one.severity == Severity.BLOCK), None)
+            events.append(call if blocked is None else Text(refused_call(call, blocked)))
+        refused = "".join(one.delta for one in events if isinstance(one, Text))
+        if refused:
+            left = any(isinstance(one, ToolCall) for one in events)
+            reason = state.finished.finish_reason if left else "stop"
+            state.finished = replace(state.finished, finish_reason=reason, text=state.finished.text + refused)
+        return events
+
+    async def _censored(
+        self,
+        prepared: PreparedQuestion,
+        question: str = "",
+        said: str = "",
+        calls: Sequence[ToolCall] = (),
+        *,
+        counted: bool = False,
+    ) -> tuple[CensorMark, ...]:
+        """What these go against; nothing for who may not read memories."""
+        principal, codex = prepared.ask.principal, prepared.codex_state
+        if not principal.may("memory:read"):
+            return ()
+        shown = {one.id for one in prepared.recalled.karma.entries}
+        about = (principal.uid, codex.name if codex is not None else None, question, said, shown)
+        written = [f"{one.name} {one.arguments}" for one in calls]
+        return await asyncio.to_thread(self.memories.watch, *about, written, counted=counted)
+
     async def _remembered(
-        self, prepared: PreparedQuestion, finished: Finished, turn: SavedTurn, trace: str | None
+        self, prepared: PreparedQuestion, state: RunState, turn: SavedTurn, trace: str | None
     ) -> Remembered:
         """Which memories the answer used is kept, which censors it goes against, and what a turn of a session tells; where
         that cannot be, the answer stands without it."""
-        principal, said, kept = prepared.ask.principal, heard(prepared, trace or ""), Remembered()
+        assert state.finished is not None
+        principal, finished, kept = prepared.ask.principal, state.finished, Remembered()
         try:
-            if principal.may("memory:read"):
-                shown = {one.id for one in prepared.recalled.karma.entries}
-                asked = (principal.uid, said.codex, said.text, finished.text, shown)
-                censored = await asyncio.to_thread(self.memories.watch, *asked, counted=trace is not None)
-                kept = replace(kept, censored=censored)
+            read = (prepared.messages.question, finished.text, state.calls)
+            kept = replace(kept, censored=await self._censored(prepared, *read, counted=trace is not None))
             if trace is not None:
                 await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
             if trace is not None and turn.session is not None and not turn.not_kept and principal.may("memory:write"):
                 self.preparer.conversations.sessions.may_be_told(turn.session.id)
-                kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, said))
+                kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, heard(prepared, trace)))
         except LoreError as fault:
             log.warning("the memories of a turn were not kept: %s", fault.message)
         return kept
@@ -298,7 +334,9 @@ class Answers:
             state.finished = event
         elif isinstance(event, Text | Thought | ToolCall):
             state.first_token = state.first_token or time.monotonic()
-            return event
+            if not isinstance(event, ToolCall):
+                return event
+            state.calls.append(event)  # a censor may refuse it
         return None
 
     # -- afterwards
@@ -399,6 +437,10 @@ class Answers:
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 
 
+def refused_call(call: ToolCall, mark: CensorMark) -> str:
+    return f"[the call of {call.name} was refused, because it goes against {mark.text!r}: lore memory show {mark.id}]"
+
+
 def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping[str, float]) -> Waiting:
     """What is computed: first the floor, of as many tokens as the codex's report says, then the rest of the prompt."""
     phase, total = ("floor", floor) if event.done < floor else ("prompt", event.total)
@@ -410,59 +452,3 @@ def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     codex_state = prepared.codex_state
     sources = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
     return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)
-
-
-# -- waiting. Deadlines are moments of the event loop's clock, in seconds; None is no deadline.
-
-
-def deadline_of(ask: Ask) -> float | None:
-    """Of a question that arrives now."""
-    return None if ask.timeout_s is None else asyncio.get_running_loop().time() + ask.timeout_s
-
-
-async def within(deadline: float | None, work: Awaitable[T], why: Callable[[], str]) -> T:
-    """The result of some work. Raises NotReady when the deadline comes first; `why` says then what is missing."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await asyncio.shield(work) if isinstance(work, asyncio.Future) else await work
-    except TimeoutError:
-        raise NotReady(why(), "allow more time with --timeout", retry_after=2.0) from None
-
-
-async def until_first(
-    events: AsyncIterator[T], deadline: float | None, begun: Callable[[], bool], reason: Callable[[], str]
-) -> AsyncIterator[T]:
-    """The events; until an answer has begun each must come before the deadline. `reason`: of the engine, if it has one."""
-    with suppress(StopAsyncIteration):
-        while True:
-            yield await within(
-                None if begun() else deadline,
-                anext(events),
-                lambda: ": ".join(filter(None, ("no answer began in time", reason()))),
-            )
-
-
-async def own_task(source: AsyncIterator[T]) -> AsyncGenerator[T]:
-    """The items of `source`, which runs in a task of its own; closing this cancels it and waits until it has ended."""
-    queue: asyncio.Queue[tuple[T] | BaseException | None] = asyncio.Queue()
-
-    async def run() -> None:
-        try:
-            async with aclosing(cast(AsyncGenerator[T], source)) as items:
-                async for item in items:
-                    queue.put_nowait((item,))
-            queue.put_nowait(None)
-        except asyncio.CancelledError:
-            raise
-        except Exception as fault:  # noqa: BLE001 - it is raised again in the reader
-            queue.put_nowait(fault)
-
-    task = asyncio.create_task(run(), name="answer")
-    try:
-        while (got := await queue.get()) is not None:
-            if isinstance(got, BaseException):
-                raise got
-            yield got[0]
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

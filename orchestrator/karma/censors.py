@@ -34,11 +34,15 @@ def trigger_of(text: str) -> str:
     return next((one.trigger for one in statements(text) if one.kind is Kind.CENSOR), "")
 
 
-def triggered_by(censors: Iterable[MemoryRecord], question: str, answer: str) -> list[Triggered]:
-    """Each censor that is triggered by what it watches, with the first sentence that does so."""
+def triggered_by(
+    censors: Iterable[MemoryRecord], question: str, answer: str, calls: Iterable[str] = ()
+) -> list[Triggered]:
+    """Each censor that is triggered by what it watches, with the first sentence that does so. `calls` of tools belong to
+    the answer; each is read as one sentence, and none of them forbids anything."""
     found = []
     read = {WatchedText.QUESTION: question, WatchedText.ANSWER: answer}
     sentences = {watched: list(_sentences(text)) for watched, text in read.items()}
+    sentences[WatchedText.ANSWER] += [_read(call) for call in calls]
     for one in censors:
         wanted = frozenset(map(stem, query_words(one.trigger)))
         passages = sentences[one.watches or WatchedText.ANSWER]
@@ -52,4 +56,8 @@ def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
     """Those that forbid nothing, each with the stems of its words."""
     for sentence in _SENTENCE.split(text):
         if sentence.strip() and not _FORBIDS.search(sentence):
-            yield " ".join(sentence.split())[:MOST_PASSAGE], frozenset(map(stem, words(sentence)))
+            yield _read(sentence)
+
+
+def _read(sentence: str) -> tuple[str, frozenset[str]]:
+    return " ".join(sentence.split())[:MOST_PASSAGE], frozenset(map(stem, words(sentence)))

@@ -157,15 +157,16 @@ class Memories:
         question: str,
         answer: str,
         shown: Container[str] = (),
+        calls: Sequence[str] = (),
         *,
         counted: bool = True,
     ) -> tuple[CensorMark, ...]:
         """The censors of this user and codex that a turn goes against; of those that hold in a domain alone, the `shown`
-        ones, by id. `counted`: it is kept that they were triggered."""
+        ones, by id. `calls` of tools belong to the answer. `counted`: it is kept that they were triggered."""
         about = "uid = ? AND kind = ? AND trigger <> '' AND (codex IS NULL OR codex = ?) AND state NOT IN"
         hidden = sorted(HIDDEN)
         censors = self.store.records(f"{about} ({marks(hidden)}) ORDER BY number", uid, Kind.CENSOR, codex, *hidden)
-        found = triggered_by([one for one in censors if not one.domain or one.id in shown], question, answer)
+        found = triggered_by([one for one in censors if not one.domain or one.id in shown], question, answer, calls)
         for one in found if counted else ():
             self.store.trigger(uid, one.record.id)
         return tuple(mark_of(one) for one in found)

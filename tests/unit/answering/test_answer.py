@@ -6,8 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import anyio
 import pytest
-from support.planning import SmallHouse, asking
+from support.planning import ME, SmallHouse, asking
 from support.small_disk import small_disk
 
 from formatters.context import StateView, TurnContext
@@ -19,9 +20,10 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recalled
+from orchestrator.karma.records import Kind, NewMemory, Severity
 from orchestrator.prompt.budget import Governed
 from orchestrator.relevance.intent import NOTHING, frame_of, intent_of
-from orchestrator.service import Ask, Message, Principal, Text
+from orchestrator.service import Ask, Message, Principal, Text, ToolCall
 from orchestrator.wire.answers import Waiting
 
 ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), session="plans")
@@ -135,3 +137,67 @@ def test_what_exceeds_the_grant_that_it_was_planned_under_is_refused(tmp_path: P
     with pytest.raises(OverBudget, match="exceed the window"):
         house.ask(asking())
     assert house.times == max(0, times - 4)
+
+
+class CallingHouse(SmallHouse):
+    """The model calls two tools of the client."""
+
+    async def answer(self, turn: object, model: object) -> AsyncIterator[Any]:
+        del turn, model
+        yield ToolCall("1", "run_sql", '{"query": "DROP TABLE users; -- NOT a drill"}')
+        yield ToolCall("2", "read_file", '{"path": "users.txt"}')
+        yield Finished("tool_calls", "", (), ())
+
+    def censor(self, *, block: bool) -> str:
+        severity = Severity.BLOCK if block else Severity.WARN
+        new = NewMemory(ME.uid, Kind.CENSOR, "Never drop a table.", trigger="drop a table", severity=severity)
+        return self.memories.add(new).id
+
+    def events(self, ask: Ask) -> list[Any]:
+        async def all_of() -> list[Any]:
+            return [event async for event in self.answers().ask(ask)]
+
+        return anyio.run(all_of)
+
+
+REMEMBERING = replace(ME, scopes=frozenset({"query", "memory:read"}))
+
+
+def called(events: list[Any]) -> list[str]:
+    return [one.name for one in events if isinstance(one, ToolCall)]
+
+
+def test_a_blocking_censor_refuses_the_call_that_goes_against_it_and_says_so(tmp_path: Path) -> None:
+    house = CallingHouse(tmp_path)
+    censor = house.censor(block=True)
+    events = house.events(replace(asking(), principal=REMEMBERING))
+    assert called(events) == ["read_file"]
+    assert [one.delta for one in events if isinstance(one, Text)] == [
+        f"[the call of run_sql was refused, because it goes against 'Never drop a table.': lore memory show {censor}]"
+    ]
+    assert events[-1].finish_reason == "tool_calls"
+    assert [(one.id, one.severity) for one in events[-1].lore.censored] == [(censor, "block")]
+    assert house.memories.get(ME.uid, censor).activations == 1
+
+
+def test_an_answer_whose_every_call_is_refused_ends_as_a_text_does(tmp_path: Path) -> None:
+    house = CallingHouse(tmp_path)
+    house.censor(block=True)
+    house.memories.add(NewMemory(ME.uid, Kind.CENSOR, "No files.", trigger="path", severity=Severity.BLOCK))
+    events = house.events(replace(asking(), principal=REMEMBERING))
+    assert (called(events), events[-1].finish_reason) == ([], "stop")
+
+
+def test_a_warning_lets_a_call_pass(tmp_path: Path) -> None:
+    house = CallingHouse(tmp_path)
+    house.censor(block=False)
+    events = house.events(replace(asking(), principal=REMEMBERING))
+    assert called(events) == ["run_sql", "read_file"]
+    assert [one.severity for one in events[-1].lore.censored] == ["warn"]
+
+
+def test_a_sigil_that_may_not_read_memories_has_no_censors(tmp_path: Path) -> None:
+    house = CallingHouse(tmp_path)
+    house.censor(block=True)
+    events = house.events(replace(asking(), principal=replace(ME, scopes=frozenset({"query"}))))
+    assert (called(events), events[-1].lore.censored) == (["run_sql", "read_file"], ())

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.answering.answer import until_first, within
+from orchestrator.answering.waiting import until_first, within
 from orchestrator.errors import NotReady
 from orchestrator.model.chat_model import arriving, why_waiting
 
