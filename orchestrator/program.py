@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
+from orchestrator.answering.condensing import shortened
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.answering.report import relevance_stats
 from orchestrator.answering.tending import Tending
@@ -44,7 +45,7 @@ from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEven
 from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
-from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoriesBody,
@@ -532,8 +533,14 @@ class Program:
     async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity:
         return await self.identity_files.use(name, dry_run=dry_run)
 
-    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
-        return await self.identity_files.change(name, text, dry_run=dry_run)
+    async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity:
+        report = await self.identity_files.report(name)
+        short = await shortened(self.ask, principal, report.text, report.tokens)
+        tokens = await self.identity_files.tokens(short.text)
+        return ShortIdentity(identity=report, short=short.text, short_tokens=tokens, by=short.by, why=short.why)
+
+    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
+        return await self.identity_files.change(name, text, dry_run=dry_run, keep=keep)
 
     # -- models, and what the daemon says of itself
 

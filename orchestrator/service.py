@@ -12,7 +12,7 @@ from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, PlanReply, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
-from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoriesBody,
@@ -238,7 +238,8 @@ class Service(Protocol):
     async def identities(self) -> tuple[IdentityRow, ...]: ...
     async def identity(self, name: str) -> IdentityReport: ...
     async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity: ...
-    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
+    async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity: ...
+    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
         """Writes its file, or with `dry_run` only tells what the change costs."""
         ...
 

@@ -43,6 +43,7 @@ routes = [
     identities.identities,
     identities.use_identity,
     identities.identity,
+    identities.condense_identity,
     identities.put_identity,
     memories.memories,
     memories.add_memory,

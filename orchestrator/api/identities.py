@@ -8,6 +8,7 @@ from orchestrator.wire.identities import (
     IdentityChange,
     IdentityReply,
     IdentityRows,
+    ShortIdentity,
 )
 
 
@@ -30,8 +31,15 @@ async def identity(call: ApiCall) -> IdentityReply:
     return IdentityReply(identity=await call.service.identity(call.name))
 
 
+@route("POST", "/v1/identities/{name}/condense", "admin", faults=("not_found", "invalid_request"))
+async def condense_identity(call: ApiCall) -> ShortIdentity:
+    """Has the loaded model shorten it. Every rule stays to the letter, or an extract takes the place of what the model
+    wrote. Nothing is written: that is a PUT with the text."""
+    return await call.service.condense_identity(call.principal, call.name)
+
+
 @route("PUT", "/v1/identities/{name}", "admin", faults=("invalid_request",))
 async def put_identity(call: ApiCall, body: IdentityBody) -> IdentityChange:
     """Writes an identity's file, and tells what the new floors cost. They are computed in the background, and the ones
     before answer until then."""
-    return await call.service.put_identity(call.name, body.text, dry_run=body.dry_run)
+    return await call.service.put_identity(call.name, body.text, dry_run=body.dry_run, keep=body.keep)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,19 @@ import typer
 from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure, route_part
-from orchestrator.cli.terminal import Report, count, duration, facts, listed, note, output, result_json, size, table
+from orchestrator.cli.terminal import (
+    Report,
+    count,
+    duration,
+    facts,
+    listed,
+    note,
+    output,
+    result,
+    result_json,
+    size,
+    table,
+)
 from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="Identities: what the model is told of its part.")
@@ -129,6 +142,44 @@ def made_default(name: str, socket: str | None) -> tuple[str, Report | None]:
             raise
         return "none" if failure.status == faults.UNREACHABLE else "kept", None
     return "changed" if change["changed"] else "same", change
+
+
+@app.command()
+def condense(
+    name: OptionalName = None, yes: Yes = False, as_json: given.Json = False, socket: given.Socket = None
+) -> None:
+    """Has the loaded model shorten it, with every rule to the letter; shows what changes, and saves it after asking."""
+    daemon = Daemon(socket)
+    wanted = name or default_of(daemon)
+    route = f"/v1/identities/{route_part(wanted, 'identity')}"
+    short = daemon.call("POST", f"{route}/condense", {})
+    change = daemon.call("PUT", route, {"text": short["short"], "dry_run": True})
+    if not as_json:
+        result(difference(short["identity"]["text"], short["short"], wanted), end="")
+    if change["changed"]:
+        note(written_by(short))
+        tell(change)
+        agree(f"save identity {wanted}?", yes=yes)
+        change = Daemon(socket).call("PUT", route, {"text": short["short"], "keep": True})
+    if as_json:
+        result_json(change | {"by": short["by"], "why": short["why"]})
+    elif change["saved"]:
+        note(f"saved {change['identity']['file']}; the text before is in {change['identity']['file']}.before")
+    else:
+        note(f"nothing of identity {wanted} can go: {short['why'] or 'it is short already'}")
+
+
+def difference(text: str, short: str, name: str) -> str:
+    """As a unified diff; empty where they are the same."""
+    before, after = text.splitlines(keepends=True), short.splitlines(keepends=True)
+    return "".join(unified_diff(before, after, f"{name}.md", f"{name}.md, condensed"))
+
+
+def written_by(short: Report) -> str:
+    """Who wrote it, and why, where that was not the model."""
+    if short["by"] == "model":
+        return "the model wrote it; every rule is there to the letter"
+    return f"it is an extract, every rule to the letter: {short['why']}"
 
 
 def tell(change: Report) -> None:

@@ -19,6 +19,7 @@ from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 
+BEFORE = ".before"  # behind the name of a file: it is no identity
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 
 ABANDONED_S = 3600.0  # a part of this age has no writer
@@ -55,16 +56,18 @@ class Identities:
         view = await asyncio.to_thread(self._files.get, name)
         return await self._report(name, view.text)
 
-    async def change(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
-        """Writes the text, unless it is what stands there; with `dry_run` only says what that costs. Raises
-        InvalidRequest for a name, a text or a place that cannot be used."""
+    async def change(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
+        """Writes the text, unless it is what stands there; with `dry_run` only says what that costs. `keep`: the text
+        before is kept beside it. Raises InvalidRequest for a name, a text or a place that cannot be used."""
         path = place_of(self._folder, name)
         check(text)
         before = await asyncio.to_thread(self._before, name)
         changed = text != before
-        was = None if before is None else await self._tokens(before)
+        was = None if before is None else await self.tokens(before)
         report = await self._report(name, text)
         if changed and not dry_run:
+            if keep and before is not None:
+                await asyncio.to_thread(write, path.with_name(f"{path.name}{BEFORE}"), before)
             await asyncio.to_thread(write, path, text)
         written = report.model_copy(update={"file": self._file(name)})
         return IdentityChange(identity=written, before=was, changed=changed, saved=changed and not dry_run)
@@ -78,7 +81,7 @@ class Identities:
         """From now on questions that name none are asked under it; with `dry_run` only says what that costs. Raises
         NotFound, and InvalidRequest for a file that cannot be used."""
         view = await asyncio.to_thread(self._files.get, name)
-        before, tokens = self._files.chosen, await self._tokens(view.text)
+        before, tokens = self._files.chosen, await self.tokens(view.text)
         cold = (
             () if name == before else tuple(one for one in self._floors.codices() if not self._serving.asked(one, name))
         )
@@ -97,7 +100,7 @@ class Identities:
         except (NotFound, InvalidRequest):
             return None
 
-    async def _tokens(self, text: str) -> int | None:
+    async def tokens(self, text: str) -> int | None:
         """None while no model runs: what an identity says is told without one."""
         if self._floors.client.state is not ChildState.READY:
             return None
@@ -119,7 +122,7 @@ class Identities:
         )
 
     async def _report(self, name: str, text: str) -> IdentityReport:
-        tokens = await self._tokens(text)
+        tokens = await self.tokens(text)
         return IdentityReport(
             name=name,
             default=name == self._files.default,
@@ -140,7 +143,7 @@ class Identities:
 
     async def _cost(self, codex: str, tokens: int | None) -> FloorCost:
         """Of the codex's floor with an identity of so many tokens in the place of the default one's, which it stands on."""
-        floor, now = self._floors.of(codex), await self._tokens(self._serving.newest(codex).text)
+        floor, now = self._floors.of(codex), await self.tokens(self._serving.newest(codex).text)
         if floor is None or tokens is None or now is None:
             return FloorCost(name=codex, tokens=None, seconds=None)
         total = max(tokens, floor.tokens - now + tokens)

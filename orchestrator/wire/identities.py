@@ -1,5 +1,7 @@
 """What crosses the socket about identities."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
@@ -55,6 +57,7 @@ class IdentityBody(StrictRequest):
 
     text: str = Field(description="Markdown, at most 256 KiB")
     dry_run: bool = Field(False, description="tells what it costs and writes nothing")
+    keep: bool = Field(False, description="keeps the text before, in NAME.md.before beside it")
 
 
 class IdentityChange(IdentityReply):
@@ -77,3 +80,12 @@ class DefaultIdentity(IdentityReply):
 
     before: str = Field(description="the default identity before")
     changed: bool = Field(description="false: it was the default before, and nothing is computed")
+
+
+class ShortIdentity(IdentityReply):
+    """An identity and a shorter text for it, which is not written."""
+
+    short: str = Field(description="the shorter text; the same where nothing can go")
+    short_tokens: int | None = Field(description="of it; null while the model is not loaded")
+    by: Literal["model", "extract"] = Field(description="who wrote it")
+    why: str = Field(description="why the model's text was not taken; empty where it was")

@@ -167,3 +167,34 @@ def test_where_the_file_of_the_default_is_gone_the_one_that_ships_answers_and_sa
     assert (checked.returncode, "identity.default" in checked.stderr) == (2, True)
     (identities(chosen) / "calm.md").write_text("You are calm again.\n")
     assert identity_of(ask(chosen, "zebra")) == "calm"
+
+
+# -- in short
+
+LONG = """You are the keeper. You were made with care by many people over many years, and they were fond of you.
+
+Never push to main. The branch is protected, as everybody in the house has known for a long time.
+"""
+SHORT = "You are the keeper.\n\nNever push to main.\n"
+
+
+def test_an_identity_is_condensed_after_a_yes_with_every_rule_and_the_text_before_is_kept(house):
+    path = identities(house) / "keeper.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(LONG)
+    asked = house.lore("identity", "condense", "keeper")
+    assert (asked.returncode, "say --yes" in asked.stderr) == (2, True)
+    assert path.read_text() == LONG
+    assert "+You are the keeper.\n" in asked.stdout
+    done = house.lore("identity", "condense", "keeper", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert path.read_text() == SHORT  # the model at hand quotes and cannot write: it is an extract
+    assert "it is an extract, every rule to the letter: the model's text is refused" in done.stderr
+    assert "tokens before" in done.stderr
+    assert path.with_name("keeper.md.before").read_text() == LONG
+    assert "keeper.md.before" not in house.lore("identity", "list").stdout
+    assert ask(house, "zebra", identity="keeper")["lore"]["identity"]["name"] == "keeper"
+    again = house.json("identity", "condense", "keeper")
+    assert (again["changed"], again["saved"]) == (False, False)
+    assert path.with_name("keeper.md.before").read_text() == LONG
+    assert house.lore("identity", "condense", "nobody").returncode == 5

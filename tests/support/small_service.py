@@ -51,7 +51,14 @@ from orchestrator.service import (
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
-from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
+from orchestrator.wire.identities import (
+    DefaultIdentity,
+    FloorCost,
+    IdentityChange,
+    IdentityReport,
+    IdentityRow,
+    ShortIdentity,
+)
 from orchestrator.wire.memories import (
     FoundMemories,
     MemoriesBody,
@@ -126,6 +133,7 @@ class SmallService:
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
     default_identity: str = "lorekeep"
+    shorter: str = ""
     texts: dict[str, str] = field(default_factory=lambda: {"lorekeep": "You answer.\n"})
     kept: Memories = field(default_factory=lambda: small_memories())
     traced: TraceStore = field(default_factory=lambda: TraceStore(Path(mkdtemp()) / "traces.sqlite3", 30, 10**9))
@@ -334,7 +342,14 @@ class SmallService:
             self.default_identity = name
         return DefaultIdentity(identity=told, before=before, changed=name != before)
 
-    async def put_identity(self, name: str, text: str, *, dry_run: bool) -> IdentityChange:
+    async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity:
+        report = await self.identity(name)
+        short = self.shorter or report.text
+        return ShortIdentity(
+            identity=report, short=short, short_tokens=len(short.split()), by="extract", why="it is small"
+        )
+
+    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
         check(text)
         before, told = self.texts.get(name), self.told(name, text)
         if not dry_run:

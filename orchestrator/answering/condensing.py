@@ -1,0 +1,60 @@
+"""An identity in short: the loaded model writes it, and that is taken only where every rule is there to the letter.
+
+text ─▶ rules, to be kept ─▶ the model writes ─▶ lacks nothing, orders nothing new, has fewer characters ─▶ the model's
+                                             └─ no, or no model, or too late: the extract
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from orchestrator.errors import LoreError
+from orchestrator.prompt.instructions import CONDENSE, extract, lacking, rules
+from orchestrator.service import Ask, AskEvent, Message, Principal, Text
+from orchestrator.wire.answers import BARE
+
+MOST_SECONDS = 120.0
+NAMED = 3  # of what a text lacks
+
+
+class ShortText(NamedTuple):
+    """`why`: what the model's text was refused for, where `by` is not the model."""
+
+    text: str
+    by: Literal["model", "extract"]
+    why: str = ""
+
+
+async def shortened(
+    ask: Callable[[Ask], AsyncIterator[AskEvent]], principal: Principal, text: str, tokens: int | None
+) -> ShortText:
+    """`tokens` of the text; None while no model runs. Never longer than the text."""
+    if tokens is None:
+        return ShortText(extract(text), "extract", "no model runs")
+    try:
+        written = await _written(ask, principal, text, tokens)
+    except LoreError as fault:
+        return ShortText(extract(text), "extract", fault.message)
+    if missing := lacking(text, written):
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        return ShortText(extract(text), "extract", f"the model's text is refused: {', '.join(missing[:NAMED])}{more}")
+    if len(written) >= len(text):
+        return ShortText(extract(text), "extract", "the model's text is no shorter")
+    return ShortText(written, "model")
+
+
+async def _written(ask: Callable[[Ask], AsyncIterator[AskEvent]], principal: Principal, text: str, tokens: int) -> str:
+    """What the model says, without thoughts. Raises LoreError."""
+    asked = CONDENSE.format(rules="\n".join(f"* {rule.text}" for rule in rules(text)), text=text)
+    question = Ask(
+        replace(principal, scopes=frozenset({"query"})),  # without memories: they are no part of an identity
+        (Message("user", asked),),
+        codex=BARE,
+        max_tokens=tokens + 16,
+        temperature=0.0,
+        timeout_s=MOST_SECONDS,
+        think=False,
+        private=True,
+    )
+    parts = [event.delta async for event in ask(question) if isinstance(event, Text)]
+    return "".join(parts).strip() + "\n"
