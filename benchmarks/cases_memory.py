@@ -29,6 +29,7 @@ from psutil import Process
 from report import Row, at_most
 
 from codex.words import STOP_WORDS
+from orchestrator.karma.episodes import SESSION
 from orchestrator.karma.recall import Recall, RecallQuestion
 from orchestrator.karma.records import Kind, NewMemory
 from orchestrator.karma.search import MemorySearch
@@ -236,7 +237,8 @@ def recalling(locomo: Path, _: Bench) -> Iterator[Row]:
         for number, talk in enumerate(talks):
             base = Path(folder) / str(number)
             stores = (remembered(base.with_suffix(".s"), talk, talk.sessions), remembered(base, talk, talk.turns))
-            ours += judged(talk, *(timed(found(*one), took) for one in stores))
+            asked = zip(stores, (MOST_SESSIONS, TURNS), strict=True)
+            ours += judged(talk, *(timed(found(*one, most), took) for one, most in asked))
             theirs += judged(talk, plain_bm25(talk.sessions), plain_bm25(talk.turns))
             for opened in stores:
                 opened[0].close()
@@ -273,18 +275,20 @@ def verdict(asked: Asked, sessions: Sequence[str], turns: Sequence[str]) -> dict
 
 
 def remembered(path: Path, talk: Talk, texts: Mapping[str, str]) -> tuple[MemoryStore, dict[str, str]]:
-    """The store, and which text each memory is. A turn that repeats another is the same memory."""
+    """The store, and which text each memory is. Turns of one session stand in a row."""
     store = MemoryStore(path)
-    names = {
-        store.add(NewMemory(UID, Kind.EPISODE, text, created=talk.begun[name.split(":")[0]])).id: name
-        for name, text in texts.items()
-    }
+    names = dict[str, str]()
+    for name, text in texts.items():
+        session, _, turn = name.partition(":")
+        source = f"{SESSION}{session}" if turn else "user"
+        made = NewMemory(UID, Kind.EPISODE, text, source=source, created=talk.begun[session])
+        names[store.add(made).id] = name
     return store, names
 
 
-def found(store: MemoryStore, names: Mapping[str, str]) -> Find:
+def found(store: MemoryStore, names: Mapping[str, str], most: int) -> Find:
     def find(question: str) -> list[str]:
-        kinds = {"episode": MOST_SESSIONS}
+        kinds = {"episode": most}
         entities = intent_of(question).entities
         return [names[one.record.id] for one in MemorySearch(store).find(UID, None, question, kinds, entities)]
 
@@ -355,7 +359,7 @@ def talk_of(given: Mapping[str, Any], errors: Mapping[str, list[str] | None]) ->
             continue
         name, date = f"D{number}", said[f"session_{number}_date_time"]
         begun[name] = datetime.strptime(date, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()
-        turns |= {one["dia_id"]: f"{date}\n{line(one)}" for one in lines}
+        turns |= {one["dia_id"]: f"{date}: {line(one)}" for one in lines}
         sessions[name] = "\n".join([date, *map(line, lines)])
     asked = [question(one, errors.get(one["question"], one["evidence"])) for one in given["qa"]]
     return Talk(turns, sessions, begun, [one for one in asked if one.evidence and one.evidence <= turns.keys()])

@@ -36,12 +36,13 @@ class PastConversation:
     gists: Sequence[str] = ()
 
 
-ANY_SESSION = "session:*"
+SESSION = "session:"  # the source of an episode begins so
+ANY_SESSION = f"{SESSION}*"
 
 
 def source_of(session: int) -> str:
     """The source of a session's episodes, whatever its name becomes."""
-    return f"session:{session}"
+    return f"{SESSION}{session}"
 
 
 def episode_of(past: PastConversation) -> NewMemory | None:

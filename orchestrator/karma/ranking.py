@@ -1,6 +1,6 @@
 """Which memories are shown, in which size: score, deduplicate, fill. Pure.
 
-    score = ( 0.50 similarity + 0.15 priority of the kind in the frame + 0.15 recency + 0.10 outcome + 0.05 usage
+    score = ( 0.50 relevance + 0.15 priority of the kind in the frame + 0.15 recency + 0.10 outcome + 0.05 usage
               + 0.05 confidence ) × boost × 1.1 for what is proven × 0.5 for what is superseded
     with a weight w of recency:  score' = (1 - w) · score + w · recency
 
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from codex.words import STOP_WORDS, stem, words
 from orchestrator.karma.records import DecisionOutcome, MemoryRecord, MemoryState
-from orchestrator.karma.search import FLOOR, FoundMemory
+from orchestrator.karma.search import FLOOR, FoundMemory, successors_first
 from orchestrator.karma.store import MemoryUsage
 from orchestrator.relevance.intent import Frame, MemoryPlan
 
-SIMILARITY, PRIORITY, RECENCY, OUTCOME, USAGE, CONFIDENCE = 0.50, 0.15, 0.15, 0.10, 0.05, 0.05
+RELEVANCE, PRIORITY, RECENCY, OUTCOME, USAGE, CONFIDENCE = 0.50, 0.15, 0.15, 0.10, 0.05, 0.05
 HALF_DAYS = 30.0
 DAY_S = 86_400.0
 OUTCOMES = {
@@ -64,7 +64,7 @@ def score(found: FoundMemory, frame: Frame, usage: MemoryUsage | None, now: floa
     used = min(MOST_USAGE, 1 + 0.1 * math.log10(max(1, record.activations)))
     fresh = recency(record, now)
     whole = (
-        SIMILARITY * found.similarity
+        RELEVANCE * found.relevance
         + PRIORITY * frame.priority(record.kind)
         + RECENCY * fresh
         + OUTCOME * outcome
@@ -91,24 +91,12 @@ def ranked(
     chosen = []
     relevant = [one for one in found if one.similarity >= FLOOR and one.record.trust >= min_trust]
     scored = [(score(one, frame, usage.get(one.record.id), now, plan.recency), one) for one in relevant]
-    for value, one in _successors_first(scored):
+    for value, one in successors_first(scored):
         size = _size(one.record, said)
         if size is not None and left.get(one.record.kind, 0) > 0:
             left[one.record.kind] -= 1
             chosen.append(RankedMemory(one.record, one.similarity, value, size))
     return chosen
-
-
-def _successors_first(scored: Sequence[tuple[float, FoundMemory]]) -> list[tuple[float, FoundMemory]]:
-    """By score; a superseded fact never above its successor."""
-    values = {one.record.id: value for value, one in scored}
-
-    def place(item: tuple[float, FoundMemory]) -> tuple[float, str]:
-        value, one = item
-        above = values.get(one.record.successor, math.inf)
-        return -min(value, math.nextafter(above, -math.inf)), one.record.id
-
-    return sorted(scored, key=place)
 
 
 def _size(record: MemoryRecord, said: Sequence[frozenset[str]]) -> str | None:

@@ -118,4 +118,8 @@ MIGRATIONS = (
     """
     CREATE INDEX memories_about ON memories (uid, subject) WHERE subject <> '';
     """,
+    # Episodes of one session stand in a row; a search reads what stands beside one.
+    """
+    CREATE INDEX memories_by_session ON memories (uid, source, created) WHERE kind = 'episode';
+    """,
 )

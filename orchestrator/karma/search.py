@@ -1,21 +1,28 @@
-"""Memories that hold words of a question, each with how much of the question it holds.
+"""Memories that hold words of a question: how much of it each holds, and how well each answers it beside the others.
 
     similarity = Σ idf of the question's words that the memory holds / Σ idf of all its words        0..1
+    relevance  = strength (`passages`: BM25 of passages, words and pieces of words) / that of the best        0..1
 
-A word that no memory holds weighs most: a question about something unknown resembles nothing, whatever its other words are.
-The index's own rank chooses candidates and is compared with nothing. Candidates are searched by the words that few memories
-hold. No vector is made up where no model embeds.
+Similarity says whether a memory answers at all: a word that no memory holds weighs most, so that a question about something
+unknown resembles nothing, whatever its other words are. Relevance is an order and is compared with no threshold.
+
+    1  candidates: the best of each kind by the index's own rank, searched by the words that few memories hold
+    2  episodes of one session stand in a row: those beside a candidate are read with it, and are candidates themselves
+    3  a question that names a month or a date prefers what was made then or soon after
+
+No vector is made up where no model embeds.
 """
 
 import math
-import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codex.words import query_words, words
-from orchestrator.karma.records import HIDDEN, MemoryRecord
-from orchestrator.karma.store import TOKENIZER, MemoryStore, marks
+from orchestrator.karma.episodes import SESSION
+from orchestrator.karma.passages import Candidate, Term, idf, matches
+from orchestrator.karma.periods import Period, day_of, nearness, periods_of
+from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
+from orchestrator.karma.store import MemoryStore, marks
 
 MOST_WORDS = 24  # of a question
 COUNTED = 1_000  # memories that hold a word; a question of words in more of them is searched in the newest so many
@@ -27,19 +34,63 @@ _PLAIN_VERBS = """
 """
 PLAIN = frozenset(_PLAIN_VERBS.split())
 FLOOR = 0.35  # of similarity; below it a memory does not answer the question
+THEN = 0.3  # of the best strength: what a memory of the named time gains; 0.1 to 0.5 find the same
+DEEPER, DEEPEST = 2, 40  # candidates are so many times what is asked for, but no more than that for its sake
+AROUND = 2  # episodes on each side that are read with one
 
-
-_MATCHING = (
-    "number IN (SELECT words.rowid FROM words JOIN memories ON number = words.rowid "
-    "WHERE words MATCH ? AND words.rowid > ? AND uid = ? AND kind = ? AND (codex IS NULL OR codex = ?) AND state NOT IN ("
-)
-_BEST = "ORDER BY rank LIMIT ?)"
+# The index's rank is read before it is sorted by: behind a join the index cannot tell it.
+_HITS = """
+    SELECT nth, number, id, kind, source, created FROM (
+        SELECT number, id, kind, source, created, row_number() OVER (PARTITION BY kind ORDER BY place, number) AS nth
+        FROM (SELECT rowid AS hit, rank AS place FROM words WHERE words MATCH ? AND rowid > ?)
+        JOIN memories ON number = hit WHERE {visible} AND kind IN ({kinds})
+    ) WHERE nth <= ?
+"""
+_VISIBLE = "uid = ? AND (codex IS NULL OR codex = ?) AND state NOT IN ({hidden})"
+_TEXTS = "SELECT id, kind, text, subject, attribute, domain, created FROM memories WHERE id IN ({ids})"
+_BESIDE = """
+    SELECT id FROM memories WHERE {visible} AND kind = 'episode' AND source = ?
+    AND (created, number) {side} (?, ?) ORDER BY created {order}, number {order} LIMIT ?
+"""
 
 
 @dataclass(frozen=True)
 class FoundMemory:
+    """`similarity`: how much of the question it holds, 0..1. `relevance`: how well it answers beside the others, 0..1."""
+
     record: MemoryRecord
     similarity: float
+    relevance: float
+
+
+@dataclass(frozen=True)
+class _Hit:
+    """A row of the index."""
+
+    number: int
+    id: str
+    kind: str
+    source: str
+    created: float
+
+
+@dataclass(frozen=True)
+class _Text:
+    """What is read of a memory before it is chosen."""
+
+    id: str
+    kind: str
+    text: str
+    subject: str
+    attribute: str
+    domain: str
+    created: float
+
+    @property
+    def searched(self) -> str:
+        """What it says, and in a line what it is about."""
+        about = " ".join(filter(None, (self.subject, self.attribute, self.domain)))
+        return f"{self.text}\n{about}" if about else self.text
 
 
 @dataclass(frozen=True)
@@ -56,62 +107,133 @@ class MemorySearch:
         candidates: Mapping[str, int],
         entities: Sequence[str] = (),
     ) -> list[FoundMemory]:
-        """Candidates of these kinds, the most similar first; as many as asked for of each. Raises LoreError."""
+        """Of these kinds, at most as many as asked for of each: the most relevant first, a superseded fact below its
+        successor. Raises LoreError."""
         asked = query_words(question, MOST_WORDS)
-        terms = [term for term in asked if term not in PLAIN] or asked
-        if not terms or not candidates:
+        named = [word for word in asked if word not in PLAIN] or asked
+        if not named or not candidates:
             return []
-        counts = {term: self._count(term) for term in terms}
+        counts = {word: self._count(word) for word in named}
         ((newest,),) = self.store.read("SELECT coalesce(max(number), 0) FROM memories")
-        few = [term for term, count in counts.items() if 0 < count < COUNTED]
-        match, after = " OR ".join(map(_quoted, few or terms)), 0 if few else newest - COUNTED
-        records = [
-            one for kind, most in candidates.items() for one in self._matching(uid, codex, kind, match, after, most)
+        around = self._around(uid, codex, self._hits(uid, codex, candidates, counts, newest))
+        texts = self._texts({one for before, after in around.values() for one in (*before, *after)} | around.keys())
+        terms = [Term(word, weight) for word, weight in weights_of(counts, newest, entities).items()]
+        periods = periods_of(question)
+        matched = matches(terms, [_candidate(texts, one, *sides, dated=bool(periods)) for one, sides in around.items()])
+        relevant = _relevance([one.strength for one in matched], periods, [texts[one].created for one in around])
+        scored = [
+            (value, texts[one], match.similarity) for one, match, value in zip(around, matched, relevant, strict=True)
         ]
-        weights = weights_of(counts, newest, entities)
-        held = held_words(terms, {one.id: _searched(one) for one in records})
-        whole = sum(weights.values())
-        found = [FoundMemory(one, sum(map(weights.__getitem__, held[one.id])) / whole) for one in records]
-        return sorted(found, key=lambda one: (-one.similarity, -one.record.created, one.record.id))
+        return self._recorded(_most(scored, candidates))
 
-    def _count(self, term: str) -> int:
+    def _texts(self, ids: Collection[str]) -> dict[str, _Text]:
+        listed = list(ids)
+        rows = self.store.read(_TEXTS.format(ids=marks(listed)), *listed)
+        return {row[0]: _Text(*row) for row in rows}
+
+    def _recorded(self, scored: Sequence[tuple[float, _Text, float]]) -> list[FoundMemory]:
+        ids = [one.id for _, one, _ in scored]
+        records = {one.id: one for one in self.store.records(f"id IN ({marks(ids)})", *ids)}
+        found = [(value, FoundMemory(records[one.id], held, value)) for value, one, held in scored if one.id in records]
+        return [one for _, one in successors_first(found)]
+
+    def _count(self, word: str) -> int:
         """Memories that hold the word; many of them are not counted."""
         query = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-        return int(self.store.read(query, _quoted(term), COUNTED)[0][0])
+        return int(self.store.read(query, _quoted(word), COUNTED)[0][0])
 
-    def _matching(
-        self, uid: int, codex: str | None, kind: str, match: str, after: int, most: int
-    ) -> list[MemoryRecord]:
+    def _hits(
+        self, uid: int, codex: str | None, candidates: Mapping[str, int], counts: Mapping[str, int], newest: int
+    ) -> list[_Hit]:
+        """The best of each kind by the index's own rank."""
+        few = [word for word, count in counts.items() if 0 < count < COUNTED]
+        match, after = " OR ".join(map(_quoted, few or counts)), 0 if few else newest - COUNTED
+        hidden, kinds = sorted(HIDDEN), list(candidates)
+        query = _HITS.format(visible=_VISIBLE.format(hidden=marks(hidden)), kinds=marks(kinds))
+        rows = self.store.read(query, match, after, uid, codex, *hidden, *kinds, max(map(_depth, candidates.values())))
+        hits = [(nth, _Hit(*row)) for nth, *row in rows]
+        return [hit for nth, hit in hits if nth <= _depth(candidates[hit.kind])]
+
+    def _around(
+        self, uid: int, codex: str | None, hits: Sequence[_Hit]
+    ) -> dict[str, tuple[Sequence[str], Sequence[str]]]:
+        """Of each candidate, by id, the ids of those before and after it in its session, the nearest first. Candidates
+        are the hits and the episodes beside them."""
+        found: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
+        for hit in hits:
+            before, after = (self._beside(uid, codex, hit, side) for side in ("<", ">"))
+            row = [*reversed(before), hit.id, *after]
+            place = len(before)
+            for at in range(max(0, place - AROUND), min(len(row), place + AROUND + 1)):
+                found.setdefault(row[at], (row[max(0, at - AROUND) : at][::-1], row[at + 1 : at + 1 + AROUND]))
+        return found
+
+    def _beside(self, uid: int, codex: str | None, hit: _Hit, side: str) -> list[str]:
+        """Twice as many as are read with one: those at the end are candidates, too."""
+        if hit.kind != Kind.EPISODE or not hit.source.startswith(SESSION):
+            return []
         hidden = sorted(HIDDEN)
-        values = (match, after, uid, kind, codex, *hidden, most)
-        return self.store.records(f"{_MATCHING}{marks(hidden)}) {_BEST}", *values)
+        order = "DESC" if side == "<" else "ASC"
+        query = _BESIDE.format(visible=_VISIBLE.format(hidden=marks(hidden)), side=side, order=order)
+        values = (uid, codex, *hidden, hit.source, hit.created, hit.number, 2 * AROUND)
+        return [one for (one,) in self.store.read(query, *values)]
+
+
+def successors_first(scored: Iterable[tuple[float, FoundMemory]]) -> list[tuple[float, FoundMemory]]:
+    """By score; a superseded fact never above its successor, nor above the successor of that."""
+    listed = list(scored)
+    values = {one.record.id: value for value, one in listed}
+    successors = {one.record.id: one.record.successor for _, one in listed}
+
+    def least(one: str) -> float:
+        value = values[one]
+        later = successors[one]
+        while later in values:
+            value = min(value, math.nextafter(values[later], -math.inf))
+            later = successors[later]
+        return value
+
+    return sorted(listed, key=lambda item: (-least(item[1].record.id), -item[1].record.created, item[1].record.id))
 
 
 def weights_of(counts: Mapping[str, int], total: int, entities: Sequence[str]) -> dict[str, float]:
     """The idf of each word, from the number of memories that hold it; of an entity twice that."""
     named = {word for entity in entities for word in words(entity)}
-    return {term: _idf(count, total) * (NAMED if term in named else 1.0) for term, count in counts.items()}
+    return {word: idf(count, total) * (NAMED if word in named else 1.0) for word, count in counts.items()}
 
 
-def held_words(terms: Sequence[str], texts: Mapping[str, str]) -> dict[str, set[str]]:
-    """Of each text, by its name, the terms that it holds as the index sees words: an index of these texts alone."""
-    held: dict[str, set[str]] = {name: set() for name in texts}
-    names = list(texts)
-    with closing(sqlite3.connect(":memory:")) as small:
-        small.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{TOKENIZER}')")
-        small.executemany("INSERT INTO words VALUES (?)", [(texts[name],) for name in names])
-        for term in terms:
-            for (row,) in small.execute("SELECT rowid FROM words WHERE words MATCH ?", (_quoted(term),)):
-                held[names[row - 1]].add(term)
-    return held
+def _relevance(strengths: Sequence[float], periods: Sequence[Period], created: Sequence[float]) -> list[float]:
+    """A share of the best."""
+    best = max(strengths, default=0.0) or 1.0
+    values = [one / best + THEN * nearness(periods, moment) for one, moment in zip(strengths, created, strict=True)]
+    most = max(values, default=0.0) or 1.0
+    return [value / most for value in values]
 
 
-def _searched(record: MemoryRecord) -> str:
-    return "\n".join((record.text, record.subject, record.attribute, record.domain))
+def _most(
+    scored: Iterable[tuple[float, _Text, float]], candidates: Mapping[str, int]
+) -> list[tuple[float, _Text, float]]:
+    """The best of each kind, so many as were asked for."""
+    left = dict(candidates)
+    found = []
+    for item in sorted(scored, key=lambda item: (-item[0], -item[1].created, item[1].id)):
+        left[item[1].kind] -= 1
+        found += [item] if left[item[1].kind] >= 0 else []
+    return found
 
 
-def _idf(count: int, total: int) -> float:
-    return math.log(1 + (max(total, count) - count + 0.5) / (count + 0.5))
+def _candidate(
+    texts: Mapping[str, _Text], one: str, before: Sequence[str], after: Sequence[str], *, dated: bool
+) -> Candidate:
+    """`dated`: the question names a time, which the day of a memory may be."""
+    text = texts[one]
+    sides = ([texts[each].text for each in ids if each in texts] for ids in (before, after))
+    return Candidate(f"{text.searched} ({day_of(text.created)})" if dated else text.searched, *sides)
+
+
+def _depth(most: int) -> int:
+    """Candidates of a kind, of which so many are wanted."""
+    return max(most, min(DEEPER * most, DEEPEST))
 
 
 def _quoted(term: str) -> str:

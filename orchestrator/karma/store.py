@@ -66,8 +66,6 @@ _COUNTED = "INSERT INTO days (uid, day, {names}) VALUES (?, ?, {marks}) ON CONFL
     sums=", ".join(f"{name} = {name} + excluded.{name}" for name in _COUNTS),
 )
 
-TOKENIZER = "porter unicode61"  # of the index `words`: English endings do not matter
-
 
 class _Any:
     """Any codex, where None means none."""

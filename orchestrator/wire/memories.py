@@ -154,7 +154,7 @@ class FoundMemoryRow(ReplyShape):
 class FoundMemories(ReplyShape):
     """What a search among the memories found."""
 
-    memories: tuple[FoundMemoryRow, ...] = Field(description="the most similar first")
+    memories: tuple[FoundMemoryRow, ...] = Field(description="the most relevant first")
     enough: bool = Field(description="false: none of them stands above the relevance floor")
 
 

@@ -94,7 +94,7 @@ def test_a_memory_of_30_days_has_half_the_recency() -> None:
 
 def test_success_ranks_above_failure_and_a_core_fact_above_a_new_one() -> None:
     def value(**more: object) -> float:
-        return score(FoundMemory(record(**more), 0.8), FRAME, None, NOW)
+        return score(FoundMemory(record(**more), 0.8, 0.8), FRAME, None, NOW)
 
     assert value(outcome=DecisionOutcome.SUCCESS) > value(outcome=DecisionOutcome.FAILURE)
     assert value(state=MemoryState.CORE) > value() > value(state=MemoryState.SUPERSEDED)
@@ -102,12 +102,15 @@ def test_success_ranks_above_failure_and_a_core_fact_above_a_new_one() -> None:
 
 def test_a_memory_that_repeats_a_turn_is_left_out_and_an_unrelated_one_kept() -> None:
     said = "Remember that the cache is Redis, on port 6379."
-    hits = [FoundMemory(record(), 0.9), FoundMemory(record("Sessions expire after a week.", id="b" * 10), 0.9)]
+    hits = [
+        FoundMemory(record(), 0.9, 0.9),
+        FoundMemory(record("Sessions expire after a week.", id="b" * 10), 0.9, 0.9),
+    ]
     assert [one.record.id for one in ranked(hits, plan("what is it"), FRAME, {}, (said,), NOW)] == ["b" * 10]
 
 
 def test_what_is_below_the_floor_of_relevance_or_of_trust_is_left_out_however_much_room_there_is() -> None:
-    hits = [FoundMemory(record(), FLOOR - 0.01), FoundMemory(record(id="b" * 10, trust=0.1), 0.9)]
+    hits = [FoundMemory(record(), FLOOR - 0.01, 1.0), FoundMemory(record(id="b" * 10, trust=0.1), 0.9, 0.9)]
     assert ranked(hits, plan("what is it"), FRAME, {}, (), NOW, min_trust=0.3) == []
 
 
