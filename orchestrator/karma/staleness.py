@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.karma.records import CodeCitation, MemoryRecord
 from orchestrator.karma.store import MemoryStore
 
@@ -158,10 +158,17 @@ class Staleness:
         for path in candidates(self.paths_of(codex), {one.path for one in missing}):
             if room <= 0 or len(found) == len(missing):
                 break
-            text = self.text_of(codex, path) or ""
+            text = self._text_elsewhere(codex, path)
             room -= len(text)
             found |= _at(path, places_of(missing - found.keys(), text))
         return found
+
+    def _text_elsewhere(self, codex: str, path: str) -> str:
+        """Of a file that nobody cited: one that cannot be read fails no question."""
+        try:
+            return self.text_of(codex, path) or ""
+        except LoreError:
+            return ""
 
     def _reason(self, codex: str, one: CodeCitation) -> str:
         if self.text_of(codex, one.path) is None:

@@ -139,6 +139,25 @@ def test_a_memory_turns_suspect_when_the_code_that_it_cites_is_edited(house):
     assert (wrong.returncode, "it has 3 lines" in wrong.stderr) == (2, True)
 
 
+def test_a_memory_follows_code_that_moves_to_another_file_and_stays_confirmed_until_it_changes_again(house):
+    code = house.folder / "moving"
+    code.mkdir()
+    (code / "limits.py").write_text("import os\n\n\ndef most():\n    return 64\n")
+    house.json("load", str(code), "--wait")
+    added = add(house, "The most is 64.", "-c", "moving", "--cite", "limits.py:4-5")
+    (code / "limits.py").unlink()
+    (code / "sizes.py").write_text("class Sizes:\n    def most():\n        return 64\n")
+    until(lambda: [one["path"] for one in hits(house, "most", "moving")] == ["sizes.py"])
+    assert "- The most is 64.\n" in prompt(house, "what is the most?", codex="moving")
+    assert "sizes.py:2-3\n" in house.lore("memory", "show", added["id"]).stdout
+    (code / "sizes.py").write_text("class Sizes:\n    def most():\n        return 65\n")
+    until(lambda: "65" in hits(house, "most", "moving")[0]["snippet"])
+    assert [one["id"] for one in house.json("memory", "review")["memories"]] == [added["id"]]
+    house.json("memory", "confirm", added["id"])
+    assert house.json("memory", "review")["memories"] == []
+    assert "- The most is 64.\n" in prompt(house, "what is the most?", codex="moving")
+
+
 def test_what_is_forgotten_is_in_no_prompt_any_more(house):
     added = add(house, "The cache is Redis.")
     asked(house, "what is the cache?", "forgetting")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.errors import NotFound
+from orchestrator.errors import LoreError, NotFound
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import CodeCitation, Kind, MemoryRecord, NewMemory
 from orchestrator.karma.staleness import Staleness, candidates, digest_of, places_of
@@ -112,6 +112,19 @@ def test_of_a_codex_that_is_not_here_nothing_is_known(store: MemoryStore) -> Non
     elsewhere = Staleness(store, absent, lambda codex: ())
     elsewhere.check("demo", [made])
     assert Memories(store, elsewhere).review(ME) == ()
+
+
+def test_a_file_that_cannot_be_read_hides_no_other_when_moved_code_is_sought(store: MemoryStore) -> None:
+    files = {"b.py": "", "c.py": "\ndef two():\n    return 2\n"}
+
+    def text_of(codex: str, path: str) -> str | None:
+        if path == "b.py":
+            raise LoreError("the bytes of b.py are missing")
+        return files.get(path)
+
+    made = checked(store, TWO, {"a.py": TEXT})
+    Staleness(store, text_of, lambda codex: files).check("demo", [made])
+    assert store.get(ME, made.id).evidence[0].path == "c.py"
 
 
 def test_a_whole_file_is_another_with_any_line_of_it(store: MemoryStore) -> None:
