@@ -1,6 +1,7 @@
 """What becomes of a memory: when one like it comes in, when it is confirmed, retired or changed. Pure.
 
     1  the same fact again                        is confirmed; CORE from three confirmations
+       a proposal that is stated plainly          stands
     2  the same of another kind within 48 hours   is the one that stands
     3  subject and attribute with another value   supersedes; the older of both is the superseded one
     4  anything else                              is new
@@ -60,12 +61,12 @@ def settled(
         return _imported(first, alike, same)
     standing = [one for one in alike if one.is_shown or one.state is MemoryState.PROPOSED]
     current = next((one for one in standing if one.state is not MemoryState.SUPERSEDED), None)
-    if current is not None and new.kind is Kind.FACT:
-        stated = first != MemoryState.PROPOSED
+    stated = first != MemoryState.PROPOSED
+    if current is not None and (new.kind is Kind.FACT or (stated and current.state is MemoryState.PROPOSED)):
         return Settled(current.state, confirms=current) if stated else Settled(current.state, repeats=current)
     if current is not None and abs(created - current.created) <= MERGED_WITHIN_S:
         return Settled(current.state, repeats=current)
-    if first == MemoryState.PROPOSED:
+    if not stated:
         return Settled(MemoryState.PROPOSED)
     later = max((one for one in same if one.created > created), key=lambda one: one.created, default=None)
     if later is not None:
@@ -96,7 +97,7 @@ def confirmed(record: MemoryRecord, kind: MemoryKind) -> MemoryRecord:
     if may_be_promoted(record) and not record.suspect:
         return replace(record, state=led(record, kind, MemoryState.ESCALATED), severity=Severity.BLOCK)
     if record.state is MemoryState.PROPOSED:
-        return replace(record, state=kind.first, confirmations=count - 1)
+        return replace(record, state=kind.first, confirmations=count - 1, confidence=1.0)
     if record.kind is not Kind.FACT or record.state is MemoryState.SUPERSEDED:
         return record
     state = MemoryState.CORE if count >= CORE_FROM else MemoryState.CONFIRMED

@@ -22,7 +22,8 @@ Learn = Literal["on", "proposed", "off"]
 
 MOST_SENTENCE = 400  # characters: what is longer is a pasted paragraph
 LONG = 1_500  # characters of own words: more was written elsewhere, as a rule
-MOST = 4  # memories of a turn: more sentences that fit are a pasted document, and all of them are proposed
+MOST = 4  # memories of a turn: of more that fit all are proposed
+MOST_PROPOSED = 12  # more than that are a pasted document, of which nothing is kept
 MOST_NAMED = 60  # characters of a subject or an attribute
 UNSURE = 0.5  # confidence of what is proposed
 MARK = "\ufffc"  # stands for an object in a text
@@ -115,6 +116,8 @@ def learned(turn: HeardTurn, learn: Learn = "on") -> list[NewMemory]:
     if learn == "off" or is_greeting(turn.text):
         return []
     said = statements(turn.text) or agreed(turn.text, turn.before)
+    if len(said) > MOST_PROPOSED:
+        return []
     sure = learn == "on" and len(said) <= MOST and len(turn.text) <= LONG
     return [_memory(turn, one if sure else replace(one, sure=False)) for one in said]
 

@@ -116,8 +116,9 @@ class Memories:
 
     def note(self, turn: HeardTurn) -> tuple[NotedMemory, ...]:
         """Keeps what a turn tells. Gives what is new or confirmed by it."""
+        began = self.store.now()
         kept = [(new, self.store.add(new)) for new in learned(turn, self.learn)]
-        told = [one for new, one in kept if one.source == new.source or (one.kind is Kind.FACT and one.is_shown)]
+        told = [one for new, one in kept if one.source == new.source or one.updated >= began]
         decided = self._outcome_of(turn)
         return tuple(noted_of(one, turn.source) for one in (*told, *decided))
 

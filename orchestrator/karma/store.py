@@ -340,6 +340,10 @@ class MemoryStore:
         """Records under a condition of SQL over `memories` and what it joins; for searches."""
         return self._select(condition, *values)
 
+    def now(self) -> float:
+        """By its clock, in seconds since the epoch."""
+        return self._clock()
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()
@@ -352,7 +356,8 @@ class MemoryStore:
         alike = self._select("uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex)
         outcome = settled(new, kind, created, _of_subject(new, alike), self._same_subject(new))
         if outcome.confirms is not None:
-            return self._standing(database, outcome.confirms, replace(confirmed(outcome.confirms, kind), updated=now))
+            after = _resized(replace(confirmed(outcome.confirms, kind), updated=now))
+            return self._standing(database, outcome.confirms, after)
         if outcome.repeats is not None:
             return outcome.repeats
         record = _record(new, self._free_id(), outcome, created, now)

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from support.stated_turns import HELD_OUT, LABELLED
 
 from orchestrator.errors import SettingsError
-from orchestrator.karma.learning import MOST, HeardTurn, learned, outcome_told, own_words
+from orchestrator.karma.learning import MOST, MOST_PROPOSED, HeardTurn, learned, outcome_told, own_words
 from orchestrator.karma.learning_rules import read_rules
 from orchestrator.karma.records import Kind, MemoryState, NewMemory, Severity, WatchedText
 
@@ -103,6 +103,7 @@ def test_several_statements_of_a_turn_are_several_memories_and_too_many_are_only
     many = of("\n".join(f"- We use tool{number} for step{number}." for number in range(MOST + 1)))
     assert len(many) == MOST + 1
     assert not any(map(stands, many))
+    assert of("\n".join(f"- We use tool{number} for step{number}." for number in range(MOST_PROPOSED + 1))) == []
 
 
 def test_an_answer_that_is_confirmed_is_proposed_and_a_bare_yes_confirms_nothing() -> None:

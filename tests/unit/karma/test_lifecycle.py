@@ -192,6 +192,25 @@ def test_a_procedure_that_the_answer_used_is_judged_by_what_the_user_says_of_it(
     assert store.get(ME, used.id).judged == 1
 
 
+@pytest.mark.parametrize(
+    ("unsure", "plain", "state"),
+    [
+        ("I think we use Redis for sessions.", "We use Redis for sessions.", S.NEW),
+        ("Maybe never push to main.", "Never push to main.", S.CREATED),
+    ],
+)
+def test_what_was_unsure_stands_once_it_is_stated_plainly(
+    memories: Memories, store: MemoryStore, unsure: str, plain: str, state: S
+) -> None:
+    (proposed,) = memories.note(HeardTurn(ME, unsure, source="trace:1"))
+    assert (proposed.state, store.get(ME, proposed.id).micro) == ("proposed", f"{plain} [50% sure]")
+    (stated,) = memories.note(HeardTurn(ME, plain, source="trace:2"))
+    assert (stated.id, stated.state, stated.made) == (proposed.id, state, False)
+    assert store.get(ME, proposed.id).micro == plain
+    memories.note(HeardTurn(ME, unsure, source="trace:3"))
+    assert [one.state for one in store.all_of(ME)] == [state]
+
+
 WRONG = VotedAnswer(
     ME, "ab12", "what is the cache?", "The cache is Redis.", up=False, note="it is memcached", codex="demo"
 )
