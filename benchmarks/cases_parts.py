@@ -204,7 +204,7 @@ def governing(bench: Bench) -> Iterator[Row]:
     seconds = []
     for number in range(max(200, bench.runs)):
         began = time.perf_counter()
-        ours = Ours(held=2 * GIB, claimed=number * MIB, demand=Demand(shape, KvPlan()))
+        ours = Ours(held=2 * GIB + number * MIB, demand=Demand(shape, KvPlan()))
         outlook = next_outlook(outlook, replace(snapshot, at=number / 4), ours, settings)
         decide(FloorCoverage(Coverage.FULL, 60_000, 20_000), figures)
         assert settle(prompt, limits).refusal is None

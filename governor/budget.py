@@ -82,8 +82,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Ours:
-    """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do
-    not report memory by process; `claimed`: those of KV that no eviction frees.
+    """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do not report memory by process.
 
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. `away`: the engine has given
     its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model will take;
@@ -92,7 +91,6 @@ class Ours:
 
     pids: frozenset[int] = frozenset()
     held: int = 0
-    claimed: int = 0
     demand: Demand | None = None
     elsewhere: int = 0
     elsewhere_held: int = 0
@@ -201,7 +199,7 @@ def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, s
         if limit is None or ours.away:  # memory that is ours counts as free
             limit = max(limit or 0, limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0)))
     planned, unplanned = _planned(replace(before, limit=limit, overhead=overhead), memory, snapshot, ours, settings)
-    pressure = None if memory is None else _pressure(memory, planned, ours, settings.memory, limit)
+    pressure = None if memory is None else _pressure(memory, planned, ours, settings.memory)
     looked_at = reading_of(pressure, chosen_gpu(snapshot, settings.memory.gpu), snapshot.host, settings.pressure)
     state = step(before.state, looked_at, snapshot.at, settings.pressure)
     budget, step_of = planned, settings.memory.grant_step
@@ -236,17 +234,15 @@ def _ram(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: Govern
     memory, pressure = host_memory(snapshot), None
     if memory is not None:
         ceiling = ceiling_of(memory.total, settings.memory)
-        pressure = pressure_of(replace(memory, own=ours.elsewhere_held), ceiling, None, 0, 0)
+        pressure = pressure_of(replace(memory, own=ours.elsewhere_held), ceiling, 0)
     return step(before.ram, PressureReading(pressure), snapshot.at, settings.pressure)
 
 
-def _pressure(
-    memory: MemoryReading, planned: MemoryBudget | None, ours: Ours, settings: MemorySettings, limit: int | None
-) -> float:
+def _pressure(memory: MemoryReading, planned: MemoryBudget | None, ours: Ours, settings: MemorySettings) -> float:
     """Where no KV can be planned, weights alone are known to be fixed."""
     weights = ours.demand.shape.weights if ours.demand is not None else 0
     fixed = planned.fixed if planned is not None else weights
-    return pressure_of(memory, ceiling_of(memory.total, settings), limit, fixed, ours.claimed)
+    return pressure_of(memory, ceiling_of(memory.total, settings), fixed)
 
 
 def _overhead(before: int | None, memory: MemoryReading, ours: Ours) -> int | None:

@@ -2,10 +2,8 @@
 
 Pressure is about what can still move: weights and buffers cannot, so they are no part of it.
 
-pressure = the larger of (others' use + our KV that cannot be released at once) / (ceiling of all programs - fixed)
-                     and our KV that cannot be released at once / (the user's limit of what is ours - fixed)
-
-fixed = our weights, the buffers that compute, the embedding model; 1.0 where they leave nothing
+pressure = others' use / (ceiling of all programs - fixed)
+fixed    = our weights, the buffers that compute, the embedding model; 1.0 where they leave nothing
 
          goes on at          goes off below
 elevated 0.70                0.67            each after it held for `worse_s` (on) or `better_s` (off);
@@ -122,18 +120,11 @@ def thresholds(settings: PressureSettings) -> tuple[float, float, float]:
     return settings.elevated, settings.high, settings.critical
 
 
-def pressure_of(memory: MemoryReading, ceiling: int, limit: int | None, fixed: int, claimed: int) -> float:
-    """How full the memory is that can still move, where 1.0 is full.
-
-    `limit`: the most that the user lets us hold. `fixed`: bytes of ours that are no KV. `claimed`: bytes of KV that no
-    eviction gives back.
-    """
-    of_all = _share(memory.others + claimed, ceiling - fixed)
-    return of_all if limit is None else max(of_all, _share(claimed, limit - fixed))
-
-
-def _share(used: int, room: int) -> float:
-    return used / room if room > 0 else 1.0
+def pressure_of(memory: MemoryReading, ceiling: int, fixed: int) -> float:
+    """How much of the memory that can move others hold, where 1.0 is all. `fixed`: bytes of ours that are no KV. Our KV
+    is no pressure: grants bound it, and follow what others hold."""
+    room = ceiling - fixed
+    return memory.others / room if room > 0 else 1.0
 
 
 def reading_of(

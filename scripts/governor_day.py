@@ -155,17 +155,11 @@ class Day:
 
 
 class Engine:
-    """Ours on the card: weights and buffers, and as much KV as is granted; a floor that is used while a question runs."""
+    """Ours on the card: weights and buffers, and as much KV as is granted."""
 
     def __init__(self) -> None:
         self.held = SHAPE.weights
         self.cells = 0
-        self.floor = 0
-
-    def claimed(self, second: int) -> int:
-        """Bytes that no eviction frees: a question every seven minutes by day, for a quarter of a minute."""
-        asking = hours(second, 8, 23) and noise("question", second // 16) < 0.04
-        return kv_bytes(min(self.floor + 2_000, self.cells)) if asking else 0
 
     def took(self, outlook: Outlook) -> None:
         assert outlook.budget is not None
@@ -206,14 +200,14 @@ def lived(program: GpuBytes) -> Day:
     """A day beside this program, from midnight on with everything calm."""
     day, engine, outlook = Day(), Engine(), None
     floor: CodexFloor | None = None
-    known: tuple[int, int, int] | None = None
+    known: tuple[int, int] | None = None
     for second in range(0, DAY, READING):
-        others, claimed = min(program(second), TOTAL - engine.held), engine.claimed(second)
-        same = (others, claimed, engine.held) == known
+        others = min(program(second), TOTAL - engine.held)
+        same = (others, engine.held) == known
         if same and outlook and floor and rests(outlook.state) and floor.pending is None:
             continue
-        known = others, claimed, engine.held
-        outlook = next_outlook(outlook, reading(second, others, engine.held), ours(engine, claimed), SETTINGS)
+        known = others, engine.held
+        outlook = next_outlook(outlook, reading(second, others, engine.held), ours(engine), SETTINGS)
         engine.took(outlook)
         room = FloorRoom(min(engine.cells, SHAPE.trained), IDENTITY, engine.cells)
         fresh = floor is None
@@ -221,7 +215,6 @@ def lived(program: GpuBytes) -> Day:
         if floor.follow(room, outlook.level, second) or fresh:
             computed, restored = floor.tokens()
             day.computed, day.restored = day.computed + computed, day.restored + restored
-            engine.floor = floor.decision.tokens
         note(day, second, others, outlook, floor.decision)
     return day
 
@@ -231,9 +224,8 @@ def reading(second: int, others: int, held: int) -> SensorSnapshot:
     return SensorSnapshot(float(second), (gpu,), HOST)
 
 
-def ours(engine: Engine, claimed: int) -> Ours:
-    demand = Demand(SHAPE, PLAN, gpu_layers=len(SHAPE.layers) + 1)
-    return Ours(held=engine.held, claimed=claimed, demand=demand)
+def ours(engine: Engine) -> Ours:
+    return Ours(held=engine.held, demand=Demand(SHAPE, PLAN, gpu_layers=len(SHAPE.layers) + 1))
 
 
 def rests(state: PressureState) -> bool:

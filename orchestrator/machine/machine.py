@@ -180,10 +180,9 @@ class Machine:
     # -- what the sampler gets, and who gets what it gives
 
     def _report(self, snapshot: EngineSnapshot | None = None) -> None:
-        """Reports our own demand to the sampler: what the engine holds is ours, what no eviction gives back is claimed."""
+        """Reports our own demand to the sampler."""
         pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
-        claimed = sum((pool.reserved + pool.leased) * pool.bytes // max(1, pool.size) for pool in pools)
         if pools:  # the most that was seen: a pool may be closed, and opened again with more cells
             self._buffers = max(self._buffers or 0, *(pool.buffers for pool in pools))
         here, elsewhere = self._embedding_bytes()
@@ -199,7 +198,7 @@ class Machine:
             context=self._costs.context,
             measured=self._measured,
         )
-        self._sampler.report(Ours(frozenset(pids), held, claimed, demand, elsewhere, elsewhere * up, self._is_away))
+        self._sampler.report(Ours(frozenset(pids), held, demand, elsewhere, elsewhere * up, self._is_away))
 
     async def _follow_engine(self) -> None:
         while True:

@@ -71,9 +71,6 @@ def test_memory_is_scarce_by_others_growth_and_not_by_what_else_fills_it(ours: O
     assert why_scarce(critical, others, SETTINGS.pressure) == "", "they held as much before"
     ebbing = next_outlook(critical, snapshot(2.6, free=15), ours, SETTINGS)
     assert (ebbing.level, why_scarce(ebbing, 0, SETTINGS.pressure)) == (Level.CRITICAL, "")
-    own = next_outlook(None, snapshot(), replace(ours, claimed=40 * GIB), SETTINGS)
-    own = next_outlook(own, snapshot(1.5), replace(ours, claimed=40 * GIB), SETTINGS)
-    assert (own.level, why_scarce(own, 0, SETTINGS.pressure)) == (Level.CRITICAL, "")
 
 
 def test_readings_that_change_nothing_keep_both_numbers_and_fresh_figures(ours: Ours) -> None:

@@ -13,28 +13,19 @@ HOST = HostReading()
 GPU = GpuReading(0, "GPU-1", "gpu")
 
 
-def test_our_evictable_cells_do_not_count_as_pressure() -> None:
-    memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, 18 * GIB)  # others hold 4
-    assert pressure_of(memory, 20 * GIB, None, 0, 6 * GIB) == pytest.approx(10 / 20)
-    assert pressure_of(memory, 20 * GIB, None, 0, 18 * GIB) == pytest.approx(22 / 20)
+def test_pressure_is_what_others_hold_and_never_our_own_kv() -> None:
+    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 2 * GIB, 18 * GIB), 20 * GIB, 0) == pytest.approx(4 / 20)
+    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 0, 24 * GIB), 20 * GIB, 0) == 0.0
 
 
 def test_weights_are_no_pressure_however_much_of_the_memory_they_fill() -> None:
-    memory = MemoryReading("VRAM", 24 * GIB, 2 * GIB, 22 * GIB)
-    assert pressure_of(memory, 23 * GIB, None, 20 * GIB, 0) == 0.0
-    assert pressure_of(memory, 23 * GIB, None, 20 * GIB, 1 * GIB) == pytest.approx(1 / 3)
+    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 2 * GIB, 22 * GIB), 23 * GIB, 20 * GIB) == 0.0
+    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 1 * GIB, 22 * GIB), 23 * GIB, 20 * GIB) == pytest.approx(1 / 3)
 
 
 def test_where_weights_leave_nothing_pressure_is_full() -> None:
-    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, None, 0, 0) == 1.0
-    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 0, 24 * GIB), 23 * GIB, None, 23 * GIB, 0) == 1.0
-
-
-def test_the_users_limit_presses_by_what_is_ours_and_never_by_what_others_hold() -> None:
-    memory = MemoryReading("VRAM", 24 * GIB, 10 * GIB, 2 * GIB)  # others hold 12
-    assert pressure_of(memory, 24 * GIB, 4 * GIB, 0, 1 * GIB) == pytest.approx(13 / 24)
-    assert pressure_of(memory, 24 * GIB, 4 * GIB, 0, 3 * GIB) == pytest.approx(3 / 4)
-    assert pressure_of(memory, 24 * GIB, 4 * GIB, 2 * GIB, 1 * GIB) == pytest.approx(13 / 22)
+    assert pressure_of(MemoryReading("VRAM", 1, 1, 0), 0, 0) == 1.0
+    assert pressure_of(MemoryReading("VRAM", 24 * GIB, 0, 24 * GIB), 23 * GIB, 23 * GIB) == 1.0
 
 
 @pytest.mark.parametrize(
