@@ -1,8 +1,8 @@
 """Turns of users, labelled by hand with the memory that each should make.
 
 `fact` and the like: it stands at once; `fact?`: no more than proposed; '': nothing. The rules were written with LABELLED at
-hand. HELD_OUT was written after them and labelled before they were run on it: their first run had a precision of .91 and
-a recall of .70, and what it showed was mended.
+hand. HELD_OUT and LATER were written after them and labelled before they were run on them: their first runs had a precision
+of .91 and .95 and a recall of .70 and .80, and what they showed was mended.
 """
 
 LABELLED: tuple[tuple[str, str], ...] = (
@@ -224,4 +224,57 @@ HELD_OUT: tuple[tuple[str, str], ...] = (
     ("", "The assistant said: we use Redis for caching."),
     ("", "Review this ADR.\n\nContext\nWe use Oracle.\n\nDecision\nWe decided to move to Postgres."),
     ("", "1. We use Redis for caching.\n2. We use Kafka for events.\nWhich of these statements is false?"),
+)
+
+LATER: tuple[tuple[str, str], ...] = (
+    ("fact", "we're on Django 5.1 here, by the way"),
+    ("fact", "Our tests run on GitHub Actions."),
+    ("fact", "The secrets live in /etc/lore/secrets.env"),
+    ("fact", "We use Sentry for error tracking and Grafana for dashboards."),
+    ("fact", "I prefer functional style over classes."),
+    ("fact", "Keep in mind that we have customers on Windows 7."),
+    ("fact", "we cache thumbnails in memcached"),
+    ("fact", "ok so we always squash commits before merging"),
+    ("fact", "Our users table is called accounts."),
+    ("fact", "Please remember that the API is frozen until March."),
+    ("fact", "We only deploy from main."),
+    ("fact", "We don't support Internet Explorer."),
+    ("fact", "our frontend uses Svelte"),
+    ("fact", "I work at a hospital, so privacy matters."),
+    ("decision", "We decided to split the monolith into three services, because builds took an hour."),
+    ("decision", "We've agreed to freeze the schema."),
+    ("decision", "In the end we chose RabbitMQ."),
+    ("decision", "We decided not to support plugins in version 1."),
+    ("decision", "Decision: keep the old URLs."),
+    ("censor", "Never use eval."),
+    ("censor", "Do not ever run migrations in production by hand."),
+    ("censor", "we must never store card numbers"),
+    ("procedure", "Here's how we make a release:\n1. bump the version\n2. update the changelog\n3. push the tag"),
+    ("fact?", "I think the queue is RabbitMQ? not sure. I believe we use RabbitMQ for jobs."),
+    ("decision?", "Let's stick with tabs."),
+    ("", "What's the difference between Redis and memcached?"),
+    ("", "Please refactor this function so that it never returns None."),
+    ("", "Can we use Redis for sessions instead?"),
+    ("", "The function never returns."),
+    ("", "We should talk about caching."),
+    ("", "It says here: we use cookies for analytics."),
+    ("", "Explain why we use a mutex in cache.py"),
+    ("", "I don't remember what we decided about logging."),
+    ("", "Where did we store the config?"),
+    ("", "Use tabs."),
+    ("", "Add a test which checks that we never log passwords."),
+    ("", "Sorry, I was away."),
+    ("", "hmm, that's weird. We got 3 failures in CI."),
+    ("", "Fix: we use the wrong port in docker-compose.yml"),
+    ("", "We use a for loop in line 12, but it should be a comprehension."),
+    ("", "My build has been failing since yesterday, what is going on?"),
+    ("", "README.md:\n\nWe use Poetry for packaging.\nNever edit the lock file."),
+    ("", "We are using too much memory."),
+    ("", "Never had this problem with npm."),
+    ("", "I always forget the syntax of tar."),
+    ("", "Our tests are flaky."),
+    ("", "We decided to ask you."),
+    ("", "Cool, that's what I needed."),
+    ("", "Tell me a joke about Kubernetes."),
+    ("", "Wir nutzen Redis für Sessions, nie direkt auf main pushen."),
 )

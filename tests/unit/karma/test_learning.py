@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from support.stated_turns import HELD_OUT, LABELLED
+from support.stated_turns import HELD_OUT, LABELLED, LATER
 
 from orchestrator.errors import SettingsError
 from orchestrator.karma.learning import MOST, MOST_PROPOSED, HeardTurn, learned, outcome_told, own_words
@@ -60,6 +60,8 @@ def test_what_is_made_of_the_labelled_turns_is_right_and_little_is_missed() -> N
     assert recall(LABELLED) >= 0.95, missed(LABELLED)
     assert precision(HELD_OUT) >= 0.95, wrong(HELD_OUT)
     assert recall(HELD_OUT) >= 0.9, missed(HELD_OUT)
+    assert precision(LATER) >= 0.95, wrong(LATER)
+    assert recall(LATER) >= 0.9, missed(LATER)
 
 
 def test_a_plain_fact_has_subject_and_attribute_and_belongs_to_the_codex() -> None:
