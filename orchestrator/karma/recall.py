@@ -14,7 +14,7 @@ block. `refresh_due` decides; the search runs in a worker thread. Knows no promp
 import asyncio
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -164,7 +164,7 @@ class Recall:
             return ()
         always = self._always(asked, frame)
         plan = _plan(asked, frame, intent, self.store.kinds)
-        chosen = self._found(asked, frame, intent, plan, frame.total, {one.id for one in always})
+        chosen = self._found(asked, frame, intent, plan, frame.total, {one.id: one.text for one in always})
         return tuple(one for one in (*always, *self._entries(chosen)) if one.id not in had)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
@@ -191,14 +191,17 @@ class Recall:
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
-        stands = {one.id for one in always}
+        stands = {one.id: one.text for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands)
         found = self._entries(chosen)
         if pinned is not None and why == NOTHING_HELD and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has of it stays
-        entries = (*always, *(found or (one for one in kept if not one.node and one.id not in stands)))
+        entries = (
+            *always,
+            *(found or (one for one in kept if not one.node and not _is_told(one.id, one.text, stands))),
+        )
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(pinned, chosen, room, 1000 * (time.perf_counter() - began))
@@ -239,9 +242,9 @@ class Recall:
         intent: QuestionIntent,
         plan: MemoryPlan,
         room: int,
-        without: Set[str],
+        stands: Mapping[str, str],
     ) -> list[RankedMemory]:
-        """What is relevant, beside the memories `without`, in so many tokens."""
+        """What is relevant, beside what stands already, in so many tokens."""
         if not plan.kinds:
             return []
         search = MemorySearch(self.store)
@@ -254,9 +257,14 @@ class Recall:
         chosen = [
             replace(one, shown=_with_reason(one.record, one.shown))
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
-            if one.record.id not in without
+            if not _is_told(one.record.id, one.shown, stands)
         ]
         return filled(chosen, plan.budgets, room, tokens_of)
+
+
+def _is_told(one: str, text: str, stands: Mapping[str, str]) -> bool:
+    """Whether the memory stands with all of this text: of a procedure that is only named its steps are still to be told."""
+    return text in stands.get(one, "")
 
 
 def unremembered(question: RecallQuestion) -> Recalled:

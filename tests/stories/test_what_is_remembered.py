@@ -139,6 +139,21 @@ def test_a_memory_turns_suspect_when_the_code_that_it_cites_is_edited(house):
     assert (wrong.returncode, "it has 3 lines" in wrong.stderr) == (2, True)
 
 
+def test_a_procedure_is_named_in_prompts_of_its_codex_and_told_whole_where_it_is_asked_for(house):
+    code = house.folder / "released"
+    code.mkdir()
+    (code / "a.py").write_text("pass\n")
+    house.json("load", str(code), "--wait")
+    steps = (
+        "To release: tag the commit, wait for the image, migrate the database, then roll the service. Read the logs."
+    )
+    add(house, steps, "--kind", "procedure", "-c", "released")
+    name, told = "To release: tag the commit, wait for the image, migrate", f"# Procedure\n- {steps}\n"
+    greeted, asked_for = (prompt(house, text, codex="released") for text in ("hello", "how do I release?"))
+    assert (greeted.count(name), told in greeted) == (0, False)  # nothing is named in answer to a greeting
+    assert (asked_for.count(name), told in asked_for) == (2, True)
+
+
 def test_a_memory_follows_code_that_moves_to_another_file_and_stays_confirmed_until_it_changes_again(house):
     code = house.folder / "moving"
     code.mkdir()

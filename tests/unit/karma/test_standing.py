@@ -170,6 +170,24 @@ def test_a_trait_that_stands_is_not_told_again_as_a_fact(store: MemoryStore) -> 
     assert texts.count("Writes Rust at work.") == 1
 
 
+def test_a_procedure_that_stands_by_its_name_is_told_with_its_steps_where_a_question_asks_for_it(
+    store: MemoryStore,
+) -> None:
+    steps = (
+        "To release: tag the commit, wait for the image, migrate the database, then roll the service. Read the logs."
+    )
+    remember(store, steps, Kind.PROCEDURE, codex="demo")
+    asked = [(one.node, one.text) for one in block(store, text="how do I release?").entries]
+    assert [node for node, _ in asked] == ["available_skills", ""]
+    assert asked[0][1].endswith("…")
+    assert asked[1][1] == steps
+
+
+def test_a_procedure_that_stands_whole_is_not_told_again(store: MemoryStore) -> None:
+    remember(store, "To release: tag, build, push.", Kind.PROCEDURE, codex="demo")
+    assert [one.node for one in block(store, text="how do I release?").entries] == ["available_skills"]
+
+
 def test_what_stands_is_no_sign_of_use(store: MemoryStore) -> None:
     furnish(store)
     found = recalled(store)

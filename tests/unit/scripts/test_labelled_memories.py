@@ -44,7 +44,7 @@ def test_where_nothing_answers_mostly_nothing_is_loaded(figures: dict[str, float
 
 
 def test_most_of_what_answers_is_loaded_and_not_much_else(figures: dict[str, float]) -> None:
-    assert figures["recall"] >= 0.65
+    assert figures["recall"] >= 0.8
     assert figures["precision where something answers"] >= 0.4
 
 
