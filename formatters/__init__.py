@@ -5,6 +5,15 @@ What a plug-in's author imports. Imports nothing else of Lorekeep.
 
 from formatters.blocks import BlockKind, Item
 from formatters.context import ArtifactInjector, PromptTemplate, TurnContext
-from formatters.plugins import ContextNode, MemoryKind
+from formatters.plugins import ContextNode, MemoryKind, ModelTool
 
-__all__ = ["ArtifactInjector", "BlockKind", "ContextNode", "Item", "MemoryKind", "PromptTemplate", "TurnContext"]
+__all__ = [
+    "ArtifactInjector",
+    "BlockKind",
+    "ContextNode",
+    "Item",
+    "MemoryKind",
+    "ModelTool",
+    "PromptTemplate",
+    "TurnContext",
+]

@@ -1,12 +1,16 @@
-"""What a package adds to Lorekeep beside items. Values, without a way to do anything.
+"""What a package adds to Lorekeep beside items. All but a tool are values, without a way to do anything.
 
 lorekeep.formatters   artifact injectors and prompt templates (`formatters.context`)
 lorekeep.nodes        a ContextNode
 lorekeep.memories     a MemoryKind
+lorekeep.tools        a ModelTool
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import Any
+
+from formatters.context import Turning
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +59,18 @@ class MemoryKind:
 
     def may_become(self, state: str, new: str) -> bool:
         return new in self.states.get(state, ())
+
+
+@dataclass(frozen=True)
+class ModelTool:
+    """A tool that the model may call in a turn. `name` and `description` are what it reads, and `parameters`, the JSON
+    schema of an object. Who asks needs the scope `tools:NAME`.
+
+    `run` is given the turn and the model's arguments, which nobody has checked, and gives a text. It is called in a thread
+    of its own with the rights of the daemon, may raise anything, and has 10 seconds.
+    """
+
+    name: str
+    description: str
+    run: Callable[[Turning, Mapping[str, Any]], str]
+    parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}}, hash=False)

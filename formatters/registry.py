@@ -18,10 +18,11 @@ from importlib.metadata import EntryPoint, entry_points
 
 from formatters.blocks import ORDER, Block, BlockKind, BrokenPlugin, InvalidPrompt, Item, Prompt, Role, turns_of
 from formatters.context import ArtifactInjector, PromptTemplate, StateView, TurnContext, Turning
-from formatters.plugins import HIDDEN_STATES, INACTIVE, PROPOSED, RETIRED, ContextNode, MemoryKind
+from formatters.plugins import HIDDEN_STATES, INACTIVE, PROPOSED, RETIRED, ContextNode, MemoryKind, ModelTool
 from formatters.writers import Memo, Writer, writers
 
 FORMATTERS, NODES, MEMORIES = "lorekeep.formatters", "lorekeep.nodes", "lorekeep.memories"
+TOOLS = "lorekeep.tools"
 OURS = "lorekeepd"
 SETTINGS = "the settings"  # in the place of a distribution
 NONE = "none"  # in the place of the injectors that are chosen
@@ -48,9 +49,17 @@ class RegisteredTemplate:
 
 
 @dataclass(frozen=True)
+class RegisteredTool:
+    """A tool and its distribution."""
+
+    tool: ModelTool
+    distribution: str
+
+
+@dataclass(frozen=True)
 class Registry:
-    """The writer of each block; by name injectors, templates, nodes and kinds of memories (each has a node of its name);
-    the templates that write a block; and the plug-ins that could not be registered."""
+    """The writer of each block; by name injectors, templates, nodes, kinds of memories (each has a node of its name) and
+    tools; the templates that write a block; and the plug-ins that could not be registered."""
 
     writers: Mapping[BlockKind, Writer]
     injectors: Mapping[str, Registered] = field(default_factory=dict)
@@ -58,6 +67,7 @@ class Registry:
     writing: Mapping[BlockKind, RegisteredTemplate] = field(default_factory=dict)
     nodes: Mapping[str, ContextNode] = field(default_factory=dict)
     kinds: Mapping[str, MemoryKind] = field(default_factory=dict)
+    tools: Mapping[str, RegisteredTool] = field(default_factory=dict)
     failures: tuple[BrokenPlugin, ...] = ()
     _blocks: Mapping[BlockKind, Memo[tuple[Item, ...], Block]] = field(
         default_factory=lambda: {kind: Memo(partial(Block, kind)) for kind in ORDER}, repr=False, compare=False
@@ -77,7 +87,7 @@ def discover(entries: Iterable[EntryPoint] | None = None, reserved: Collection[s
     """The built-in writers and what the installed distributions add, in an order that does not depend on the disk.
 
     entries:  entry points to use instead of the installed ones.
-    reserved: names of nodes and kinds that Lorekeep has itself.
+    reserved: names of nodes, kinds and tools that Lorekeep has itself.
     Never raises: `failures` has the faults.
     """
     registry = builtin()
@@ -152,6 +162,24 @@ def add_kind(registry: Registry, kind: object, distribution: str, reserved: Coll
         raise BrokenPlugin(distribution, kind.name, why)
     states = {PROPOSED: {kind.first, INACTIVE}, INACTIVE: {kind.first}} | dict(kind.states)
     return replace(registry, kinds={**registry.kinds, kind.name: replace(kind, states=states, node=kind.name)})
+
+
+def add_tool(registry: Registry, tool: object, distribution: str, reserved: Collection[str] = ()) -> Registry:
+    """The registry with one more tool. Raises BrokenPlugin: no tool, a name in use, a schema that is no object's."""
+    if not isinstance(tool, ModelTool):
+        raise BrokenPlugin(distribution, type(tool).__name__, "this is no tool: make a formatters.ModelTool")
+    _refuse_name(tool.name, distribution)
+    _refuse_taken(tool.name, dict.fromkeys(reserved, OURS) | dict.fromkeys(registry.tools, "a plug-in"), distribution)
+    if not callable(tool.run):
+        raise BrokenPlugin(distribution, tool.name, "its run cannot be called")
+    if not isinstance(tool.description, str) or not tool.description.strip():
+        raise BrokenPlugin(distribution, tool.name, "a model needs its description")
+    if not isinstance(tool.parameters, Mapping) or tool.parameters.get("type") != "object":
+        raise BrokenPlugin(
+            distribution, tool.name, 'its parameters must be the JSON schema of an object: {"type": "object", …}'
+        )
+    made = RegisteredTool(tool, distribution)
+    return replace(registry, tools={**registry.tools, tool.name: made})
 
 
 def _fault_of(kind: MemoryKind) -> str:
@@ -249,7 +277,7 @@ def _of_template(item: Item, name: str) -> Item:
 
 
 def _installed() -> list[EntryPoint]:
-    return [entry for group in (FORMATTERS, NODES, MEMORIES) for entry in entry_points(group=group)]
+    return [entry for group in (FORMATTERS, NODES, MEMORIES, TOOLS) for entry in entry_points(group=group)]
 
 
 def _with(registry: Registry, entry: EntryPoint, reserved: Collection[str]) -> Registry:
@@ -258,6 +286,8 @@ def _with(registry: Registry, entry: EntryPoint, reserved: Collection[str]) -> R
         return add_node(registry, _made(entry, ContextNode), distribution, reserved)
     if entry.group == MEMORIES:
         return add_kind(registry, _made(entry, MemoryKind), distribution, reserved)
+    if entry.group == TOOLS:
+        return add_tool(registry, _made(entry, ModelTool), distribution, reserved)
     return register(registry, _made(entry, ArtifactInjector, PromptTemplate), distribution)
 
 

@@ -73,7 +73,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         storage = storage_of(settings, paths, host, registry)
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
-    answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready))
+    answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready, registry, plugins))
     memories = Memories(storage.memories, staleness_of(storage, codices), learn=settings.memory.learn)
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
@@ -289,14 +289,21 @@ def answers_of(
 
 
 def answerer_of(
-    storage: Storage, codices: CodexParts, searcher: ArchiveSearch, model_ready: AwaitedModel
+    storage: Storage,
+    codices: CodexParts,
+    searcher: ArchiveSearch,
+    model_ready: AwaitedModel,
+    registry: Registry,
+    plugins: PluginFaults,
 ) -> "Answerer":
     """Made when it is first needed: the agent's framework is large."""
     from orchestrator.answering.agent import Answerer, SearchArchive
     from orchestrator.answering.memory_tools import MemoryTools
+    from orchestrator.answering.package_tools import PackageTools
 
     memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices))
-    return Answerer([SearchArchive(searcher, model_ready).search_archive, *memories.functions])
+    packages = PackageTools(registry.tools.values(), plugins.in_a_call)
+    return Answerer([SearchArchive(searcher, model_ready).search_archive, *memories.functions, *packages.functions])
 
 
 def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate) -> About:

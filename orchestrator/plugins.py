@@ -7,6 +7,7 @@ from formatters.blocks import BrokenPlugin
 from formatters.registry import SETTINGS, Registry, chosen, discover
 from orchestrator.errors import SettingsError
 from orchestrator.karma.records import KINDS
+from orchestrator.prompt.situation import OUR_TOOLS
 from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.settings.model import PromptTable
 
@@ -15,7 +16,7 @@ log = logging.getLogger("lorekeep.plugins")
 
 def installed(given: PromptTable) -> Registry:
     """Imports every plug-in that is installed. Never raises: its `failures` has the faults."""
-    found = discover(reserved=BUILTIN | KINDS.keys())
+    found = discover(reserved=BUILTIN | KINDS.keys() | OUR_TOOLS)
     return chosen(found, given.injectors, given.templates)
 
 
@@ -38,6 +39,10 @@ class PluginFaults:
     def in_a_prompt(self, failure: BrokenPlugin) -> None:
         """It failed while a prompt was written, which lacks what it would have added."""
         self._tell(failure, f"{failure} (while a prompt was written, which lacks it)")
+
+    def in_a_call(self, failure: BrokenPlugin) -> None:
+        """A tool failed when a model called it."""
+        self._tell(failure, f"{failure} (when a model called it)")
 
     def words(self) -> tuple[str, ...]:
         return tuple(self._told.values())

@@ -43,7 +43,7 @@ relevance:           formatters codex errors wire prompt
 karma:               formatters codex engine errors wire prompt relevance
 settings:            formatters governor codex errors wire prompt relevance
 instance:            errors settings
-plugins:             formatters errors relevance karma settings
+plugins:             formatters errors prompt relevance karma settings
 systemd:             settings
 machine:             governor engine engine.client errors prompt
 model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors wire service prompt settings machine

@@ -26,7 +26,7 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.run import AgentRun
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.tools import Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionToolset, ToolsetTool, WrapperToolset
 from pydantic_ai.usage import UsageLimits
 
@@ -118,11 +118,15 @@ class GuardedTools(WrapperToolset[TurnContext]):
 class Answerer:
     """The agent, built once; each answer is a run of it with a model of its own."""
 
-    def __init__(self, tools: Iterable[Callable[..., Awaitable[str]]]) -> None:
-        """`tools`: functions of a run's context and arguments; their names and docstrings are what the model reads."""
+    def __init__(self, tools: Iterable[Callable[..., Awaitable[str]] | Tool[TurnContext]]) -> None:
+        """`tools`: functions of a run's context and arguments, whose names and docstrings are what the model reads, and
+        tools that say so themselves."""
         self._tools: FunctionToolset[TurnContext] = FunctionToolset(id="lorekeep")
         for tool in tools:
-            self._tools.add_function(tool, takes_ctx=True)
+            if isinstance(tool, Tool):
+                self._tools.add_tool(tool)
+            else:
+                self._tools.add_function(tool, takes_ctx=True)
         self._agent: Agent[TurnContext, Any] = Agent(
             deps_type=TurnContext,
             output_type=[str, NoneType, DeferredToolRequests],  # NoneType: an empty answer is an answer

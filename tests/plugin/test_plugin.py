@@ -14,6 +14,7 @@ from private_daemon import PrivateDaemon
 from support.house import living, reply
 
 from formatters.blocks import BlockKind
+from formatters.context import Turning
 from formatters.registry import Registry, discover, write_prompt
 from formatters.testing import check_formatter, samples
 
@@ -84,6 +85,12 @@ def test_an_installed_injector_takes_part_and_is_named(installed: None) -> None:
     assert last.text == "House rule: Nothing is pushed to main without a review.\n\n"
     assert (last.source, last.node) == ("house-rules", "house-rules")
     assert prompt.failures == ()
+
+
+def test_the_samples_tool_answers_about_the_branch_of_the_turn(installed: None) -> None:
+    run = discover().tools["rule_of_branch"].tool.run
+    assert run(Turning(RICH), {}) == "Nothing is pushed to main without a review."
+    assert run(Turning(RICH), {"branch": "release"}) == "Only fixes on this branch."
 
 
 def test_an_entry_that_leads_nowhere_is_reported_and_the_others_work(installed: None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from formatters import BlockKind, ContextNode, Item, MemoryKind
+from formatters import BlockKind, ContextNode, Item, MemoryKind, ModelTool
 
 RULES = {"main": "Nothing is pushed to main without a review.", "release": "Only fixes on this branch."}
 
@@ -18,6 +18,21 @@ OPEN_QUESTION = MemoryKind(
     budget=300,
 )
 """A kind of memories: `lore memory add --kind open-question "Who may release?"`, then `lore memory become ID answered`."""
+
+
+def rule_of_branch(ctx, arguments) -> str:
+    codex = ctx.deps.codex
+    branch = arguments.get("branch") or (codex.branch if codex is not None else "")
+    return RULES.get(branch, "There is no rule for it.")
+
+
+TOOL = ModelTool(
+    "rule_of_branch",
+    "The house rule of a branch; of the one that was loaded where none is named.",
+    run=rule_of_branch,
+    parameters={"type": "object", "properties": {"branch": {"type": "string"}}},
+)
+"""What a model with tools may call."""
 
 
 class HouseRules:

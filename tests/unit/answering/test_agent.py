@@ -2,118 +2,36 @@
 
 import json
 from array import array
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scripted_agent import HIT, Archive, Bench, ScriptedEngine, finished, text_of
 
 from codex.errors import CodexError
 from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
 from orchestrator.answering.agent import (
     MOST_REQUESTS,
-    Answerer,
-    AnswerEvent,
     AnswerParser,
-    EngineModel,
     Finished,
     ParsedCall,
-    SearchArchive,
 )
-from orchestrator.answering.inference import InferenceEvent
-from orchestrator.answering.preparing import job_of
 from orchestrator.engine.messages import (
     Admitted,
-    AnswerDelta,
-    Completion,
-    InferenceJob,
-    Outcome,
     PrefillProgress,
     Reason,
 )
 from orchestrator.errors import EngineFailed, LoreError
-from orchestrator.prompt.composing import ID_BYTES, Composer, TokenCache
-from orchestrator.prompt.evidence import FoundPassages
+from orchestrator.prompt.composing import Composer, TokenCache
 from orchestrator.service import Text, Thought, ToolCall
 
 pytestmark = pytest.mark.anyio
 Turns = Callable[..., TurnContext]
 CALL = '<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>'
-HIT = Evidence(path="a.py", start=1, end=2, text="def main():\n    pass\n", symbol="main")
-
-
-@dataclass
-class ScriptedEngine:
-    """Says the next text of its script for each request, in pieces of a few characters, and keeps what it was asked."""
-
-    script: Sequence[str | Exception]
-    size: int = 5
-    reason: Reason = Reason.STOP
-    requests: list[InferenceJob] = field(default_factory=list)
-    ended: int = 0
-
-    async def infer(self, request: InferenceJob) -> AsyncIterator[InferenceEvent]:
-        self.requests.append(request)
-        said = self.script[len(self.requests) - 1]
-        try:
-            if isinstance(said, Exception):
-                raise said
-            prompt = len(request.tail) // ID_BYTES
-            yield Admitted(1, prompt, (), 0.0)
-            yield PrefillProgress(1, prompt, prompt)
-            for at in range(0, len(said), self.size):
-                piece = said[at : at + self.size]
-                yield AnswerDelta(1, piece, array("I", list(piece.encode())).tobytes())
-            yield Completion(1, Outcome.DONE, self.reason, prompt=prompt, cached=3, generated=len(said))
-        finally:
-            self.ended += 1
-
-
-@dataclass
-class Archive:
-    """A searcher with a few passages, or a fault."""
-
-    hits: Sequence[Evidence] = (HIT,)
-    fault: CodexError | None = None
-    queries: list[tuple[str, str]] = field(default_factory=list)
-
-    async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
-        self.queries.append((codex, query))
-        if self.fault:
-            raise self.fault
-        return FoundPassages(tuple(self.hits[:n]))
-
-
-@dataclass
-class Bench:
-    """An answerer with everything around it."""
-
-    composer: Composer
-    tokens: TokenCache
-    engine: ScriptedEngine
-    archive: Archive = field(default_factory=Archive)
-    calls: bool = True
-    more: Sequence[Callable[..., Awaitable[str]]] = ()
-    texts: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.answerer = Answerer([SearchArchive(self.archive, self.tokens).search_archive, *self.more])
-
-    async def compose(self, turn: TurnContext) -> InferenceJob:
-        composed = await self.composer.compose(turn)
-        self.texts.append(composed.text)
-        return job_of(InferenceJob(0, "", b"", turn.sigil.uid, 100), composed)
-
-    def answer(self, turn: TurnContext) -> AsyncIterator[AnswerEvent]:
-        model = EngineModel("scripted", self.engine, self.compose, self.tokens.learn, calls=self.calls)
-        return self.answerer.answer(turn, model)
-
-    async def events(self, turn: TurnContext) -> list[AnswerEvent]:
-        return [event async for event in self.answer(turn)]
 
 
 @pytest.fixture(name="bench")
@@ -123,16 +41,6 @@ def builder_of_benches(composer: Composer, tokens: TokenCache) -> Callable[..., 
         return Bench(composer, tokens, scripted, archive or Archive(), calls)
 
     return build
-
-
-def text_of(events: Sequence[AnswerEvent]) -> str:
-    return "".join(event.delta for event in events if isinstance(event, Text))
-
-
-def finished(events: Sequence[AnswerEvent]) -> Finished:
-    last = events[-1]
-    assert isinstance(last, Finished)
-    return last
 
 
 Benches = Callable[..., Bench]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from formatters.blocks import BlockKind, BrokenPlugin, Item, Role
 from formatters.context import StateView, Turning, TurnView
-from formatters.plugins import ContextNode, MemoryKind
-from formatters.registry import add_kind, add_node, builtin, chosen, discover, register, write_prompt
+from formatters.plugins import ContextNode, MemoryKind, ModelTool
+from formatters.registry import add_kind, add_node, add_tool, builtin, chosen, discover, register, write_prompt
 from formatters.testing import check_formatter, samples
 
 RICH = samples()[1]
@@ -288,3 +288,35 @@ def test_a_kind_that_cannot_be_used_is_refused_by_its_name(kind: object, why: st
     rain = add_node(builtin(), ContextNode("rain", "State", 20, "sky"), "acme")
     with pytest.raises(BrokenPlugin, match=why):
         add_kind(rain, kind, "acme", {"fact"})
+
+
+# -- tools
+
+
+def rain(ctx: Turning, arguments: object) -> str:
+    return f"rain, {ctx.deps.query}, {arguments}"
+
+
+SKY = ModelTool("sky", "What the sky does.", rain)
+
+
+def test_a_tool_is_there_under_its_name() -> None:
+    assert add_tool(builtin(), SKY, "acme").tools["sky"].tool is SKY
+
+
+@pytest.mark.parametrize(
+    ("tool", "why"),
+    [
+        (rain, "this is no tool"),
+        (replace(SKY, name="search_archive"), "in use by one of lorekeepd"),
+        (replace(SKY, name="moon"), "in use by one of a plug-in"),
+        (replace(SKY, name="The Sky"), "lower-case"),
+        (replace(SKY, run="rain"), "its run cannot be called"),
+        (replace(SKY, description=" "), "a model needs its description"),
+        (replace(SKY, parameters={"type": "string"}), "the JSON schema of an object"),
+    ],
+)
+def test_a_tool_that_cannot_be_used_is_refused_by_its_name(tool: object, why: str) -> None:
+    moon = add_tool(builtin(), replace(SKY, name="moon"), "acme")
+    with pytest.raises(BrokenPlugin, match=why):
+        add_tool(moon, tool, "acme", {"search_archive"})

@@ -1,0 +1,111 @@
+"""Tools of packages, called by the agent: what they give goes to the model, and what they break stops nothing."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from support.scripted_agent import Bench, ScriptedEngine, finished, text_of
+
+from formatters.context import SigilView, TurnContext, Turning
+from formatters.plugins import ModelTool
+from formatters.registry import RegisteredTool
+from orchestrator.answering import agent
+from orchestrator.answering.memory_tools import MemoryTools
+from orchestrator.answering.package_tools import MOST_AT_ONCE, MOST_CHARS, THREAD, PackageTools
+from orchestrator.prompt.composing import Composer, TokenCache
+from orchestrator.prompt.situation import OUR_TOOLS
+
+pytestmark = pytest.mark.anyio
+CALL = '<tool_call>{"name": "weather", "arguments": {"town": "Ulm"}}</tool_call>'
+Run = Callable[[Turning, Mapping[str, Any]], Any]
+
+
+class House:
+    """A bench with one tool of a package, and what was told of it."""
+
+    def __init__(self, composer: Composer, tokens: TokenCache, run: Run) -> None:
+        self.told: list[str] = []
+        tool = RegisteredTool(ModelTool("weather", "The weather of a town.", run), "acme")
+        self.tools = PackageTools([tool], lambda failure: self.told.append(str(failure)))
+        self.parts = composer, tokens
+
+    async def said(self, turn: TurnContext) -> tuple[str, str]:
+        """What the tool gave the model, and the answer."""
+        bench = Bench(*self.parts, ScriptedEngine([CALL, "It is so."]), more=self.tools.functions)
+        events = await bench.events(turn)
+        return finished(events).running[1].text, text_of(events)
+
+
+@pytest.fixture(name="house")
+def builder(composer: Composer, tokens: TokenCache) -> Callable[[Run], House]:
+    return lambda run: House(composer, tokens, run)
+
+
+@pytest.fixture(name="turn")
+def owners_turn(a_turn: Callable[..., TurnContext]) -> TurnContext:
+    return a_turn("How is it?").model_copy(
+        update={"sigil": SigilView(name="owner", uid=1, scopes=frozenset({"admin"}))}
+    )
+
+
+async def test_a_packages_tool_is_called_with_the_turn_and_the_arguments(
+    house: Callable[[Run], House], turn: TurnContext
+) -> None:
+    made = house(lambda ctx, arguments: f"{arguments['town']} for {ctx.deps.query}: rain")
+    assert await made.said(turn) == ("Ulm for How is it?: rain", "It is so.")
+    assert made.told == []
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [(RuntimeError("no sky"), "RuntimeError: no sky"), (None, "TypeError: it gave NoneType and no text")],
+)
+async def test_a_tool_that_fails_is_told_to_model_and_user_and_the_turn_goes_on(
+    house: Callable[[Run], House], turn: TurnContext, result: object, why: str
+) -> None:
+    def run(ctx: Turning, arguments: Mapping[str, Any]) -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    made = house(run)
+    assert await made.said(turn) == (f"failed: weather: {why}", "It is so.")
+    assert made.told == [f"'weather' of acme: {why}"]
+
+
+async def test_who_lacks_its_scope_is_refused_and_the_tool_is_not_called(
+    house: Callable[[Run], House], turn: TurnContext
+) -> None:
+    guest = turn.model_copy(update={"sigil": SigilView(name="guest", uid=2, scopes=frozenset({"query"}))})
+    made = house(lambda ctx, arguments: pytest.fail("it was called"))
+    assert "lacks the scope tools:weather" in (await made.said(guest))[0]
+    member = turn.model_copy(update={"sigil": SigilView(name="m", uid=3, scopes=frozenset({"tools:weather"}))})
+    assert (await house(lambda ctx, arguments: "sun").said(member))[0] == "sun"
+
+
+async def test_a_long_result_is_cut_and_says_so(house: Callable[[Run], House], turn: TurnContext) -> None:
+    given, _ = await house(lambda ctx, arguments: "x" * 9_000).said(turn)
+    assert given == "x" * MOST_CHARS + "\n… cut after 8,000 of 9,000 characters"
+
+
+async def test_calls_that_never_end_are_given_up_and_keep_nothing_but_their_places(
+    house: Callable[[Run], House], turn: TurnContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "TOOL_S", 0.05)
+    let = threading.Event()
+    made = house(lambda ctx, arguments: "late" if let.wait(30) else "never")
+    for _ in range(MOST_AT_ONCE):
+        assert "took longer than" in (await made.said(turn))[0]
+    assert f"{MOST_AT_ONCE} calls of tools of packages run already" in (await made.said(turn))[0]
+    let.set()
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(5)
+    assert (await made.said(turn))[0] == "late"
+
+
+def test_the_names_of_our_own_tools_are_taken() -> None:
+    theirs = {name for name, value in vars(MemoryTools).items() if asyncio.iscoroutinefunction(value)}
+    assert theirs | {"search_archive"} == OUR_TOOLS
