@@ -124,7 +124,8 @@ def translated(path: Path) -> Iterator[None]:
             # Moved with its log: SQLite would play that into the file that is made next.
             move = f"cd {path.parent} && mkdir -p damaged && mv {path.name}* damaged/"
             raise DatabaseDamaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
-        raise CatalogError(f"{path} cannot be used: {error}") from error
+        held = "; another program writes to it: end that one, and try again" if code == sqlite3.SQLITE_BUSY else ""
+        raise CatalogError(f"{path} cannot be used: {error}{held}") from error
 
 
 class TrackedConnection(sqlite3.Connection):

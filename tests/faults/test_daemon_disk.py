@@ -105,7 +105,7 @@ def test_damage_within_the_catalog_is_named(stopped):
 
 
 def test_a_damaged_database_is_named_with_the_command_that_moves_it_away(stopped):
-    for name in ("catalog.sqlite", "sessions.sqlite3"):
+    for name in ("catalog.sqlite", "sessions.sqlite3", "memories.sqlite3"):
         (path,) = stopped.folder.rglob(name)
         path.write_bytes(b"\xa5" * 8192)
         words = refusal(serve(stopped), 1)

@@ -235,8 +235,9 @@ def test_while_another_program_holds_the_file_a_write_is_refused_and_reading_goe
     store.read("PRAGMA busy_timeout = 20")
     with closing(sqlite3.connect(tmp_path / "memories.sqlite3", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(LoreError, match=r"memories\.sqlite3 cannot be used: database is locked"):
+        with pytest.raises(LoreError, match=r"memories\.sqlite3 cannot be used: database is locked") as refused:
             store.add(fact("The port is 1."))
+        assert refused.value.hint == "another program writes to it: end that one, and try again"
         assert store.all_of(ME) == [added]
         other.execute("ROLLBACK")
     assert store.add(fact("The port is 1.")).text == "The port is 1."
