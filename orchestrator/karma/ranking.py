@@ -1,7 +1,7 @@
 """Which memories are shown, in which size: score, deduplicate, fill. Pure.
 
-    score = ( 0.50 relevance + 0.15 priority of the kind in the frame + 0.15 recency + 0.10 outcome + 0.05 usage
-              + 0.05 confidence ) × boost × 1.1 for what is proven × 0.5 for what is superseded
+    score = ( 0.25 similarity + 0.25 relevance + 0.15 priority of the kind in the frame + 0.15 recency + 0.10 outcome
+              + 0.05 usage + 0.05 confidence ) × boost × 1.1 for what is proven × 0.5 for what is superseded
     with a weight w of recency:  score' = (1 - w) · score + w · recency
 
 A relevance floor comes before the budget: more room must not admit noise. What the conversation says already is left out.
@@ -17,7 +17,7 @@ from orchestrator.karma.search import FLOOR, FoundMemory, successors_first
 from orchestrator.karma.store import MemoryUsage
 from orchestrator.relevance.intent import Frame, MemoryPlan
 
-RELEVANCE, PRIORITY, RECENCY, OUTCOME, USAGE, CONFIDENCE = 0.50, 0.15, 0.15, 0.10, 0.05, 0.05
+SIMILARITY, RELEVANCE, PRIORITY, RECENCY, OUTCOME, USAGE, CONFIDENCE = 0.25, 0.25, 0.15, 0.15, 0.10, 0.05, 0.05
 HALF_DAYS = 30.0
 DAY_S = 86_400.0
 OUTCOMES = {
@@ -64,7 +64,8 @@ def score(found: FoundMemory, frame: Frame, usage: MemoryUsage | None, now: floa
     used = min(MOST_USAGE, 1 + 0.1 * math.log10(max(1, record.activations)))
     fresh = recency(record, now)
     whole = (
-        RELEVANCE * found.relevance
+        SIMILARITY * found.similarity
+        + RELEVANCE * found.relevance
         + PRIORITY * frame.priority(record.kind)
         + RECENCY * fresh
         + OUTCOME * outcome

@@ -249,8 +249,9 @@ class Recall:
             return []
         search = MemorySearch(self.store)
         wanted = (question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
-        self._check(question, [one.record.id for one in search.find(*wanted) if one.similarity >= FLOOR])
         found = search.find(*wanted)
+        self._check(question, [one.record.id for one in found if one.similarity >= FLOOR])
+        found = search.reread(found)
         usage = self.store.usage(question.uid, [one.record.id for one in found])
         turns = question.turns[-2 * frame.window :]
         least = question.prefetch.min_trust

@@ -15,7 +15,7 @@ No vector is made up where no model embeds.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codex.words import query_words, words
 from orchestrator.karma.episodes import SESSION
@@ -136,6 +136,12 @@ class MemorySearch:
         records = {one.id: one for one in self.store.records(f"id IN ({marks(ids)})", *ids)}
         found = [(value, FoundMemory(records[one.id], held, value)) for value, one, held in scored if one.id in records]
         return [one for _, one in successors_first(found)]
+
+    def reread(self, found: Sequence[FoundMemory]) -> list[FoundMemory]:
+        """The same as they stand now, without those that are gone. Raises LoreError."""
+        ids = [one.record.id for one in found]
+        records = {one.id: one for one in self.store.records(f"id IN ({marks(ids)})", *ids)}
+        return [replace(one, record=records[one.record.id]) for one in found if one.record.id in records]
 
     def _count(self, word: str) -> int:
         """Memories that hold the word; many of them are not counted."""
