@@ -4,11 +4,13 @@ text ─▶ rules, to be kept ─▶ the model writes ─▶ lacks nothing, orde
                                              └─ no, or no model, or too late: the extract
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from orchestrator.errors import LoreError
+from orchestrator.prompt.gist import READ_CHARS
 from orchestrator.prompt.instructions import CONDENSE, extract, lacking, rules
 from orchestrator.service import Ask, AskEvent, Message, Principal, Text
 from orchestrator.wire.answers import BARE
@@ -28,18 +30,29 @@ class ShortText(NamedTuple):
 async def shortened(
     ask: Callable[[Ask], AsyncIterator[AskEvent]], principal: Principal, text: str, tokens: int | None
 ) -> ShortText:
-    """`tokens` of the text; None while no model runs. Never longer than the text."""
+    """`tokens` of the text; None while no model runs. Never longer than the text; a text of more than READ_CHARS stays."""
+    if len(text) > READ_CHARS:
+        return ShortText(text, "extract", f"it has {len(text):,} characters, and up to {READ_CHARS:,} are read")
     if tokens is None:
-        return ShortText(extract(text), "extract", "no model runs")
+        return await asyncio.to_thread(_extracted, text, "no model runs")
     try:
         written = await _written(ask, principal, text, tokens)
     except LoreError as fault:
-        return ShortText(extract(text), "extract", fault.message)
+        return await asyncio.to_thread(_extracted, text, fault.message)
+    return await asyncio.to_thread(_checked, text, written)
+
+
+def _extracted(text: str, why: str) -> ShortText:
+    return ShortText(extract(text), "extract", why)
+
+
+def _checked(text: str, written: str) -> ShortText:
+    """The model's text, or the extract. A sentence of 20,000 characters takes seconds: `lacking` is quadratic in it."""
     if missing := lacking(text, written):
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        return ShortText(extract(text), "extract", f"the model's text is refused: {', '.join(missing[:NAMED])}{more}")
+        return _extracted(text, f"the model's text is refused: {', '.join(missing[:NAMED])}{more}")
     if len(written) >= len(text):
-        return ShortText(extract(text), "extract", "the model's text is no shorter")
+        return _extracted(text, "the model's text is no shorter")
     return ShortText(written, "model")
 
 

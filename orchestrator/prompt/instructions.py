@@ -66,7 +66,7 @@ def rules(text: str) -> tuple[KeptRule, ...]:
 
 def lacking(text: str, shorter: str) -> tuple[str, ...]:
     """What `shorter` has not of `text`, and what it orders beyond it, in words; empty where it may take its place."""
-    had, has = rules(text), rules(shorter)
+    had, has = dict.fromkeys(rules(text)), dict.fromkeys(rules(shorter))
     gone = (f"the rule {rule.text!r} is missing" for rule in had if rule not in has)
     names = (f"{name!r} is missing" for name in lost(survivors(text), shorter))
     new = (f"{rule.text!r} is ordered, and was not" for rule in has if rule not in had)

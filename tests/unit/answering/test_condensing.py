@@ -64,6 +64,13 @@ def test_without_a_model_it_is_an_extract_and_nothing_is_asked() -> None:
     assert short("unasked", None) == ShortText(EXTRACT, "extract", "no model runs")
 
 
+def test_a_text_that_is_too_long_to_be_checked_stays_and_nothing_is_asked() -> None:
+    model = Model("unasked")
+    long = "never " * 40_000
+    assert asyncio.run(shortened(model.ask, OWNER, long, 30)).text == long
+    assert model.asked == []
+
+
 def test_the_model_is_told_the_rules_and_sees_no_memory_and_no_codebase() -> None:
     model = Model("x")
     asyncio.run(shortened(model.ask, OWNER, TEXT, 30))
