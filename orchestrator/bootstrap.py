@@ -11,6 +11,7 @@ from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.tokens import TokenStore
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
+from codex.vectors.index import VectorIndex
 from formatters.plugins import ContextNode
 from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
@@ -32,6 +33,7 @@ from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import SettingsError, translated
+from orchestrator.karma.meaning import WORDS_ALONE, MemoryMeaning, Nearness
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.records import KINDS
@@ -74,7 +76,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
     answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready, registry, plugins))
-    memories = Memories(storage.memories, staleness_of(storage, codices), learn=settings.memory.learn)
+    memories = Memories(
+        storage.memories, staleness_of(storage, codices), learn=settings.memory.learn, meaning=storage.memory_meaning
+    )
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
         about=about_of(paths, host, plugins, codices, gate),
@@ -117,13 +121,15 @@ class Storage:
     library: Library
     sessions: SessionStore
     memories: MemoryStore
+    memory_meaning: Nearness
+    memory_vectors: VectorIndex
     traces: TraceKeeper
     states: CodexStateStore
     outlines: SqliteBytesCache
     tokens: TokenStore
 
     def close(self) -> None:
-        kept = (self.sessions, self.memories, self.traces, self.library)
+        kept = (self.sessions, self.memories, self.memory_vectors, self.traces, self.library)
         for one in (*kept, self.tokens, self.outlines, self.archive, self.meaning):
             one.close()
 
@@ -135,13 +141,17 @@ def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry)
     indexer = ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget)
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
     tokens.trim(TOKENS_KEPT)
+    memories = MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds})
+    memory_vectors = VectorIndex(paths.memory_vectors)
     return Storage(
         archive=archive,
         meaning=meaning,
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions),
-        memories=MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds}),
+        memories=memories,
+        memory_meaning=meaning_of(memories, memory_vectors, meaning),
+        memory_vectors=memory_vectors,
         traces=TraceKeeper(TraceStore(paths.traces, settings.traces.days, settings.traces.bytes)),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
@@ -215,6 +225,11 @@ def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
     )
 
 
+def meaning_of(memories: MemoryStore, vectors: VectorIndex, meaning: Meaning) -> Nearness:
+    """Compares memories by meaning where a model embeds."""
+    return WORDS_ALONE if meaning.embedders is None else MemoryMeaning(memories, vectors, *meaning.embedders)
+
+
 def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
     """Compares memories with the files of a codex as questions meet them."""
 
@@ -267,7 +282,7 @@ def answers_of(
         host.governor.claims,
         settings.for_strategy(),
         codices.freshness.of,
-        Recall(storage.memories, memories.staleness),
+        Recall(storage.memories, memories.staleness, meaning=memories.meaning),
         gate.rules,
         gate.nodes,
         greedy=is_builtin(host.model.setting),
@@ -301,7 +316,7 @@ def answerer_of(
     from orchestrator.answering.memory_tools import MemoryTools
     from orchestrator.answering.package_tools import PackageTools
 
-    memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices))
+    memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices), storage.memory_meaning)
     packages = PackageTools(registry.tools.values(), plugins.in_a_call)
     return Answerer([SearchArchive(searcher, model_ready).search_archive, *memories.functions, *packages.functions])
 

@@ -144,13 +144,19 @@ class VectorIndex:
             unused = self.held(codex, space) - set(used)
             if len(unused) <= len(used):
                 return 0
-            with self._made(codex, space) as table:
-                gone = sorted(unused)
-                for at in range(0, len(gone), _IN_LIST):
-                    condition = among(gone[at : at + _IN_LIST], "digest")
-                    retried(partial(table.delete, condition))
-                _fold(table)
+            self.forget(codex, space, unused)
             return len(unused)
+
+    def forget(self, codex: str, space: Space, digests: Collection[str]) -> None:
+        """Deletes these vectors at once."""
+        if not digests:
+            return
+        with self._writing, self._made(codex, space) as table:
+            gone = sorted(digests)
+            for at in range(0, len(gone), _IN_LIST):
+                condition = among(gone[at : at + _IN_LIST], "digest")
+                retried(partial(table.delete, condition))
+            _fold(table)
 
     def drop(self, codex: str) -> None:
         """Forgets the codex in every space, and frees its room; no error when it is not known."""

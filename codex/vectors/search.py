@@ -78,11 +78,16 @@ def stands_out(cosine: float, background: Sequence[float]) -> bool:
 
     Only differences of cosines of one model are compared: stretching and moving all of them changes nothing.
     """
+    bound = bound_of(background)
+    return bound is not None and cosine > bound
+
+
+def bound_of(background: Sequence[float]) -> float | None:
+    """The cosine above which a text stands out; None without a background."""
     if not background:
-        return False
+        return None
     middle = median(background)
-    spread = _NORMAL * median(abs(one - middle) for one in background)
-    return cosine > middle + FAR * spread
+    return middle + FAR * _NORMAL * median(abs(one - middle) for one in background)
 
 
 class Background:

@@ -19,6 +19,7 @@ from pydantic_ai import RunContext
 
 from formatters.context import TurnContext
 from orchestrator.answering.conversations import SessionStore
+from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
@@ -40,6 +41,7 @@ class MemoryTools:
     store: MemoryStore
     sessions: SessionStore
     staleness: Staleness
+    meaning: Nearness = WORDS_ALONE
 
     @property
     def functions(self) -> tuple[Any, ...]:
@@ -106,7 +108,7 @@ class MemoryTools:
         return "\n".join(map(_in_short, found)) or "nothing is remembered about it"
 
     def _relevant(self, *asked: Any) -> list[MemoryRecord]:
-        found = MemorySearch(self.store).find(*asked)
+        found = MemorySearch(self.store, self.meaning).find(*asked)
         return [one.record for one in found if one.similarity >= FLOOR][:MOST_FOUND]
 
     def _proposed(self, turn: TurnContext, text: str, subject: str = "", attribute: str = "") -> str:

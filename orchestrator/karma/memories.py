@@ -19,6 +19,7 @@ from orchestrator.karma.learning import (
     learned,
     outcome_told,
 )
+from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import referenced
 from orchestrator.karma.records import (
     HIDDEN,
@@ -60,6 +61,7 @@ class Memories:
     staleness: Staleness
     clock: Callable[[], float] = time.time
     learn: Learn = "on"
+    meaning: Nearness = WORDS_ALONE
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""
@@ -264,7 +266,7 @@ class Memories:
 
     def search(self, uid: int, codex: str | None, query: str, kind: str | None, n: int) -> FoundMemories:
         kinds = [self._kind(kind)] if kind is not None else list(self.store.kinds)
-        found = MemorySearch(self.store).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
+        found = MemorySearch(self.store, self.meaning).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
         rows = tuple(
             FoundMemoryRow.of(one.record, kind=str(one.record.kind), score=round(one.similarity, 4)) for one in found
         )

@@ -22,6 +22,7 @@ from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
 from formatters.plugins import MemoryKind
 from orchestrator.karma.figures import TurnCounts
+from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
 from orchestrator.karma.search import FLOOR, MemorySearch
@@ -127,7 +128,8 @@ class RecallQuestion:
 
 @dataclass(frozen=True)
 class Recalled:
-    """What a question's memories were decided from, and the block. `counts`: of the block, where it was built."""
+    """What a question's memories were decided from, and the block. `counts`: of the block, where it was built;
+    `notice`: what the search for it lacked."""
 
     question: RecallQuestion
     frame: Frame
@@ -135,6 +137,7 @@ class Recalled:
     plan: MemoryPlan
     karma: PinnedKarma
     counts: TurnCounts = NOTHING_COUNTED
+    notice: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,13 +147,15 @@ class Recall:
     store: MemoryStore
     staleness: Staleness
     clock: Callable[[], float] = time.time
+    meaning: Nearness = WORDS_ALONE
 
     async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
         """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
         frame, intent = _frame(question, pinned), intent_of(question.text)
         plan = _plan(question, frame, intent, self.store.kinds)
         karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
-        return Recalled(question, frame, intent, plan, karma, counts)
+        notice = f"memories were searched by words alone: {self.meaning.fault}" if self.meaning.fault else ""
+        return Recalled(question, frame, intent, plan, karma, counts, notice)
 
     def kept_out(
         self, question: RecallQuestion, pinned: PinnedKarma | None, nodes: Collection[str]
@@ -247,7 +252,7 @@ class Recall:
         """What is relevant, beside what stands already, in so many tokens."""
         if not plan.kinds:
             return []
-        search = MemorySearch(self.store)
+        search = MemorySearch(self.store, self.meaning)
         wanted = (question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
         found = search.find(*wanted)
         self._check(question, [one.record.id for one in found if one.similarity >= FLOOR])

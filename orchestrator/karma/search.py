@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from codex.words import query_words, words
 from orchestrator.karma.episodes import SESSION
+from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.passages import Candidate, Term, idf, matches
 from orchestrator.karma.periods import Period, day_of, nearness, periods_of
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
@@ -34,6 +35,9 @@ _PLAIN_VERBS = """
 """
 PLAIN = frozenset(_PLAIN_VERBS.split())
 FLOOR = 0.35  # of similarity; below it a memory does not answer the question
+MEANT = (
+    0.5  # of the best strength: what the nearest memory gains; vectors have half the weight of words (docs/meaning.md)
+)
 THEN = 0.3  # of the best strength: what a memory of the named time gains; 0.1 to 0.5 find the same
 DEEPER, DEEPEST = 2, 40  # candidates are so many times what is asked for, but no more than that for its sake
 AROUND = 2  # episodes on each side that are read with one
@@ -98,6 +102,7 @@ class MemorySearch:
     """Searches what one user may see: memories of a codex and of none."""
 
     store: MemoryStore
+    meaning: Nearness = WORDS_ALONE
 
     def find(
         self,
@@ -115,14 +120,18 @@ class MemorySearch:
             return []
         counts = {word: self._count(word) for word in named}
         ((newest,),) = self.store.read("SELECT coalesce(max(number), 0) FROM memories")
-        around = self._around(uid, codex, self._hits(uid, codex, candidates, counts, newest))
+        near = self.meaning.near(uid, question)
+        hits = self._hits(uid, codex, candidates, counts, newest)
+        others = self._named(uid, codex, candidates, near.keys() - {one.id for one in hits})
+        around = self._around(uid, codex, [*hits, *others])
         texts = self._texts({one for before, after in around.values() for one in (*before, *after)} | around.keys())
         terms = [Term(word, weight) for word, weight in weights_of(counts, newest, entities).items()]
         periods = periods_of(question)
         matched = matches(terms, [_candidate(texts, one, *sides, dated=bool(periods)) for one, sides in around.items()])
         relevant = _relevance([one.strength for one in matched], periods, [texts[one].created for one in around])
         scored = [
-            (value, texts[one], match.similarity) for one, match, value in zip(around, matched, relevant, strict=True)
+            (value + MEANT * near.get(one, 0.0), texts[one], max(match.similarity, _similarity(near.get(one, 0.0))))
+            for one, match, value in zip(around, matched, relevant, strict=True)
         ]
         return self._recorded(_most(scored, candidates))
 
@@ -159,6 +168,16 @@ class MemorySearch:
         rows = self.store.read(query, match, after, uid, codex, *hidden, *kinds, max(map(_depth, candidates.values())))
         hits = [(nth, _Hit(*row)) for nth, *row in rows]
         return [hit for nth, hit in hits if nth <= _depth(candidates[hit.kind])]
+
+    def _named(self, uid: int, codex: str | None, candidates: Mapping[str, int], ids: Collection[str]) -> list[_Hit]:
+        """Those of the ids that may be shown."""
+        if not ids:
+            return []
+        hidden, kinds, listed = sorted(HIDDEN), list(candidates), sorted(ids)
+        visible = _VISIBLE.format(hidden=marks(hidden))
+        query = f"SELECT number, id, kind, source, created FROM memories WHERE {visible} AND kind IN ({marks(kinds)})"  # noqa: S608
+        rows = self.store.read(f"{query} AND id IN ({marks(listed)})", uid, codex, *hidden, *kinds, *listed)
+        return [_Hit(*row) for row in rows]
 
     def _around(
         self, uid: int, codex: str | None, hits: Sequence[_Hit]
@@ -214,6 +233,11 @@ def _relevance(strengths: Sequence[float], periods: Sequence[Period], created: S
     values = [one / best + THEN * nearness(periods, moment) for one, moment in zip(strengths, created, strict=True)]
     most = max(values, default=0.0) or 1.0
     return [value / most for value in values]
+
+
+def _similarity(near: float) -> float:
+    """Of a memory that is near: from the floor on; of another one none."""
+    return FLOOR + (1 - FLOOR) * near if near else 0.0
 
 
 def _most(

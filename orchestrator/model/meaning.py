@@ -60,12 +60,13 @@ class Meaning:
         self.model = model
         self._client = client
         self._refusals = Refusals(folder.with_name(REFUSALS))
-        question: Embedder | None = None
-        texts: Embedder | None = None
+        self.embedders: tuple[Embedder, Embedder] | None = None
+        """For questions and for what is searched; None without a model."""
         if model.file is not None:
-            question, texts = embedders(
+            self.embedders = embedders(
                 Bridge(client), model.file, self._refusals, given.query_prefix, given.text_prefix
             )
+        question, texts = self.embedders or (None, None)
         vectors = VectorIndex(folder)
         self.search = Search(archive, question, vectors)
         self._paused = ""

@@ -87,6 +87,11 @@ class Paths:
         return self.data / "archive"
 
     @property
+    def memory_vectors(self) -> Path:
+        """Those of memories, made anew where they are gone."""
+        return self.data / "memory-vectors"
+
+    @property
     def vectors(self) -> Path:
         """They can be embedded again, which takes long."""
         return self.data / "vectors"

@@ -1,5 +1,6 @@
 """A model that embeds is configured: chunks get their vectors in the background, and search goes by them too."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from orchestrator.model.host import host_of
 from orchestrator.service import Principal
 from orchestrator.settings.model import EmbeddingSettings, ModelSettings, Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.memories import MemoryBody
 from orchestrator.wire.requests import LoadBody
 
 OWNER = Principal(uid=os.getuid(), gid=os.getgid(), pid=1, scopes=frozenset({"admin"}))
@@ -83,6 +85,20 @@ async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_
         assert report.notices == ()
         status = (await made.status(OWNER)).embedding
         assert (status.model, status.dimensions, status.fault) == ("builtin:words", 256, "")
+
+
+async def test_memories_have_vectors_of_their_own_and_what_is_near_a_question_is_known(tmp_path, quoter_model, models):
+    async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
+        for text in (*FILES.values(), "Bread is baked at six.", "The violin hangs on the wall."):
+            await made.add_memory(OWNER, MemoryBody(kind="fact", text=text, codex="none"))
+        memories = made.kept_memories
+        assert await asyncio.to_thread(memories.meaning.fill, OWNER.uid) == 5
+        (near,) = await asyncio.to_thread(memories.meaning.near, OWNER.uid, "connecting sockets")
+        assert "Connects to a socket" in memories.get(OWNER.uid, near).text
+        assert memories.meaning.fault == ""
+        made.meaning.rest("games are played")
+        assert await asyncio.to_thread(memories.meaning.near, OWNER.uid, "painting houses") == {}
+        assert "games are played" in memories.meaning.fault
 
 
 async def test_what_no_word_finds_and_is_near_to_nothing_is_not_found(tmp_path, quoter_model, models, code):
