@@ -59,7 +59,7 @@ from orchestrator.prompt.strategy import (
     decide,
 )
 from orchestrator.relevance.gate import GateRules, Relevance, chosen_variant, relevance
-from orchestrator.relevance.intent import Frame, frame_of
+from orchestrator.relevance.intent import frame_of
 from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
 from orchestrator.relevance.signals import SILENCE, Turn, signals_of
@@ -399,7 +399,7 @@ class Preparer:
         self, asked: AskedQuestion, turn: TurnContext, relevant: Relevance, recalled: Recalled, gathered: Gathered
     ) -> TurnContext:
         """The turn with what was fetched for it."""
-        notes = notes_of(self._note_facts(asked, recalled.frame), turn.state.turns, relevant.wants)
+        notes = notes_of(self._note_facts(asked, recalled), turn.state.turns, relevant.wants)
         left_out = tuple(sorted(relevant.excluded.keys() - BUILTIN))
         notes = notes if asked.is_conversation else ()
         told = {"evidence": gathered.evidence, "notes": notes, "left_out": left_out}
@@ -407,17 +407,18 @@ class Preparer:
         state = turn.state.model_copy(update=told)
         return turn.model_copy(update={"karma": recalled.karma.view, "environment": around, "state": state})
 
-    def _note_facts(self, asked: AskedQuestion, frame: Frame) -> NoteFacts:
+    def _note_facts(self, asked: AskedQuestion, recalled: Recalled) -> NoteFacts:
         turns, codex_state = asked.conversation.state.turns, asked.codex_state
         away = asked.silence if asked.silence >= SILENCE and turns else None
         questions = [one.text for one in turns if one.role is Role.USER]
         entries = codex_state.generation.entries if codex_state is not None and away is not None else ()
         return NoteFacts(
-            frame=frame,
+            frame=recalled.frame,
             away=away,
             last=questions[-1] if questions else "",
             files=discussed(turns, [entry.path for entry in entries]),
             loaded=asked.choice != NOTHING_LOADED,
+            calibration=recalled.calibration,
         )
 
     # -- the result

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from orchestrator.karma.records import DecisionOutcome
 
 DAYS = 30  # that the figures look back
+LEAST_JUDGED, MISJUDGED = 5, 0.1  # decisions, and how far confidence and outcome are apart, before it is worth saying
 OUTCOMES = {DecisionOutcome.SUCCESS: 1.0, DecisionOutcome.PARTIAL: 0.5, DecisionOutcome.FAILURE: 0.0}
 """What became of a decision, as the probability that it should have had; of a pending one nothing is known."""
 
@@ -112,6 +113,18 @@ def _calibration(judged: Sequence[JudgedDecision]) -> Iterator[Measured]:
     # 0.25 is what somebody has who says 50 % of everything.
     yield Measured("brier", "Brier score of decisions with an outcome", ratio(squares, count), count, most=0.25)
     yield Measured("overconfidence", "their mean confidence less their mean outcome", ratio(over, count), count)
+
+
+def calibration(decisions: Sequence[JudgedDecision]) -> str:
+    """What to know of earlier decisions, in a sentence; '' where they were about as sure as right, or too few have an
+    outcome."""
+    came = [OUTCOMES[one.outcome] for one in decisions if one.outcome in OUTCOMES]
+    sure = [one.confidence for one in decisions if one.outcome in OUTCOMES]
+    if len(came) < LEAST_JUDGED or abs(sum(sure) - sum(came)) < MISJUDGED * len(came):
+        return ""
+    less = "less" if sum(sure) > sum(came) else "more"
+    share, meant = sum(came) / len(came), sum(sure) / len(sure)
+    return f"Of {len(came)} past decisions {share:.0%} went well, at a confidence of {meant:.0%}: be {less} sure."
 
 
 def ratio(part: float, whole: float) -> float | None:

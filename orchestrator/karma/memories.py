@@ -9,7 +9,7 @@ from enum import StrEnum
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.karma.censors import Triggered, trigger_of, triggered_by
 from orchestrator.karma.changes import IMPORT, refuse
-from orchestrator.karma.figures import DAYS, Growth, JudgedDecision, figures_of
+from orchestrator.karma.figures import DAYS, Growth, figures_of
 from orchestrator.karma.learning import (
     HeardTurn,
     Learn,
@@ -251,10 +251,8 @@ class Memories:
         stand = f"uid = ? AND kind = ? AND state NOT IN ({marks(NOT_STANDING)})"
         query = f"SELECT count(*), coalesce(sum(confirmations > 1), 0) FROM memories WHERE {stand}"  # noqa: S608
         facts, confirmed = self.store.read(query, uid, Kind.FACT, *NOT_STANDING)[0]
-        judged = "SELECT confidence, outcome FROM memories WHERE uid = ? AND kind = ? AND outcome IS NOT NULL"
-        rows = self.store.read(judged, uid, Kind.DECISION)
-        decisions = [JudgedDecision(confidence, DecisionOutcome(outcome)) for confidence, outcome in rows]
-        found = figures_of(self.store.turn_counts(uid), facts, confirmed, self._growth(uid, now), decisions)
+        judged = self.store.judged(uid)
+        found = figures_of(self.store.turn_counts(uid), facts, confirmed, self._growth(uid, now), judged)
         return MemoryStats(days=DAYS, figures=tuple(MemoryFigure.of(one, value=_rounded(one.value)) for one in found))
 
     def _growth(self, uid: int, now: float) -> Growth:

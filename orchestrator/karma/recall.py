@@ -21,7 +21,7 @@ from functools import cache
 from codex.words import stem, words
 from formatters.context import KarmaEntry, KarmaView
 from formatters.plugins import MemoryKind
-from orchestrator.karma.figures import TurnCounts
+from orchestrator.karma.figures import TurnCounts, calibration
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
@@ -42,6 +42,7 @@ from orchestrator.relevance.intent import (
 )
 
 TOKEN_CHARS = 4
+DECIDING = "decision"  # the frame
 SOURCE = "memory:"  # before the id, in what a prompt says of its items
 SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
@@ -129,7 +130,7 @@ class RecallQuestion:
 @dataclass(frozen=True)
 class Recalled:
     """What a question's memories were decided from, and the block. `counts`: of the block, where it was built;
-    `notice`: what the search for it lacked."""
+    `notice`: what the search for it lacked; `calibration`: of a decision's frame, how right earlier decisions were."""
 
     question: RecallQuestion
     frame: Frame
@@ -138,6 +139,7 @@ class Recalled:
     karma: PinnedKarma
     counts: TurnCounts = NOTHING_COUNTED
     notice: str = ""
+    calibration: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ class Recall:
         plan = _plan(question, frame, intent, self.store.kinds)
         karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
         notice = f"memories were searched by words alone: {self.meaning.fault}" if self.meaning.fault else ""
-        return Recalled(question, frame, intent, plan, karma, counts, notice)
+        judged = await asyncio.to_thread(self.store.judged, question.uid) if frame.name == DECIDING else ()
+        return Recalled(question, frame, intent, plan, karma, counts, notice, calibration(judged))
 
     def kept_out(
         self, question: RecallQuestion, pinned: PinnedKarma | None, nodes: Collection[str]

@@ -31,7 +31,7 @@ from orchestrator.karma.changes import (
     triggered,
 )
 from orchestrator.karma.episodes import aged
-from orchestrator.karma.figures import DAYS, TurnCounts
+from orchestrator.karma.figures import DAYS, JudgedDecision, TurnCounts
 from orchestrator.karma.records import (
     HIDDEN,
     KINDS,
@@ -326,6 +326,12 @@ class MemoryStore:
         since = int(self._clock() // DAY_S) - DAYS
         query = f"SELECT {sums} FROM days WHERE uid = ? AND day > ?"  # noqa: S608 - our columns
         return TurnCounts(*self.read(query, uid, since)[0])
+
+    def judged(self, uid: int) -> list[JudgedDecision]:
+        """The user's decisions with an outcome, a pending one too."""
+        query = "SELECT confidence, outcome FROM memories WHERE uid = ? AND kind = ? AND outcome IS NOT NULL"
+        rows = self.read(query, uid, Kind.DECISION)
+        return [JudgedDecision(confidence, DecisionOutcome(outcome)) for confidence, outcome in rows]
 
     def counts(self, uid: int) -> dict[tuple[str, str], int]:
         rows = self.read("SELECT kind, state, count(*) FROM memories WHERE uid = ? GROUP BY kind, state", uid)

@@ -24,13 +24,14 @@ ONBOARDING = "No codebase is loaded. Where the answer needs one, say that `lore 
 class NoteFacts:
     """`away`: seconds since the last turn of a user who returns, None for one who does not. `last`: that turn's question;
     `files`: paths that the conversation is about, the most named first; `loaded`: there is a codebase,
-    or the user wants none."""
+    or the user wants none; `calibration`: what belongs to the frame beside it."""
 
     frame: Frame
     away: float | None
     last: str
     files: Sequence[str]
     loaded: bool
+    calibration: str = ""
 
 
 def notes_of(facts: NoteFacts, turns: Sequence[TurnView], wants: Callable[[str], bool]) -> tuple[NoteView, ...]:
@@ -42,7 +43,8 @@ def notes_of(facts: NoteFacts, turns: Sequence[TurnView], wants: Callable[[str],
 
 def _standing(facts: NoteFacts) -> Iterator[tuple[str, str]]:
     if facts.frame.questions:
-        yield "identity_modulation", f"{facts.frame.description} Consider first: {' '.join(facts.frame.questions)}"
+        told = f"{facts.frame.description} Consider first: {' '.join(facts.frame.questions)}"
+        yield "identity_modulation", f"{told} {facts.calibration}".rstrip()
     if not facts.loaded:
         yield "onboarding_nudge", ONBOARDING
 

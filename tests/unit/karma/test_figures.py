@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.catalog.databases import open_database
-from orchestrator.karma.figures import OUTCOMES, Growth, JudgedDecision, Measured, TurnCounts, figures_of
+from orchestrator.karma.figures import OUTCOMES, Growth, JudgedDecision, Measured, TurnCounts, calibration, figures_of
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion
 from orchestrator.karma.records import DecisionOutcome, Kind, NewMemory
@@ -231,3 +231,21 @@ def test_memories_of_an_older_version_are_counted_from_its_migration_on(tmp_path
     store.shown(ME, {}, counts=TurnCounts(turns=1))
     assert store.turn_counts(ME).turns == 1
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("confidences", "outcomes", "said"),
+    [
+        ([0.9] * 5, "sffff", "Of 5 past decisions 20% went well, at a confidence of 90%: be less sure."),
+        ([0.2] * 5, "sssss", "Of 5 past decisions 100% went well, at a confidence of 20%: be more sure."),
+        ([0.8] * 5, "ssssf", ""),
+        ([0.9] * 4, "ffff", ""),
+        ([0.9] * 8, "ffffpppp", ""),
+    ],
+)
+def test_a_decision_maker_is_told_where_confidence_and_outcomes_are_apart(
+    confidences: list[float], outcomes: str, said: str
+) -> None:
+    names = {"s": DecisionOutcome.SUCCESS, "f": DecisionOutcome.FAILURE, "p": DecisionOutcome.PENDING}
+    judged = [JudgedDecision(sure, names[came]) for sure, came in zip(confidences, outcomes, strict=True)]
+    assert calibration(judged) == said

@@ -39,6 +39,12 @@ def test_a_frame_tells_what_to_consider_once_and_again_when_another_frame_was_to
     assert notes_of(facts(frame=DEBUG), [asked(first), asked(decision)], any_node) == first
 
 
+def test_a_decision_is_told_how_right_earlier_ones_were() -> None:
+    deciding = facts(frame=frame_of("should we use Redis?"), calibration="Of 6 past decisions 33% went well.")
+    (note,) = notes_of(deciding, (), any_node)
+    assert note.text.endswith("What would make it wrong? Of 6 past decisions 33% went well.")
+
+
 def test_a_plain_question_says_nothing_beside_it() -> None:
     assert notes_of(facts(), (), any_node) == ()
 
