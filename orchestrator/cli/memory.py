@@ -26,7 +26,7 @@ KEPT = (  # in an exported file
     *("trigger", "watches", "severity"),
 )
 _EXPORTED = re.compile(r".+-[0-9a-f]{10}\.md")
-_PLACE = re.compile(r"^memories\.(\d+)[.:]\s*")
+_PLACE = re.compile(r"^(unknown field )?memories\.(\d+)[.:]\s*")
 _CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
 
 
@@ -219,7 +219,7 @@ def import_(
     try:
         report = Daemon(socket).call("POST", "/v1/memories/import", {"memories": bodies})
     except Failure as failure:
-        named = _PLACE.sub(lambda found: f"{files[int(found[1])]}: ", failure.message)
+        named = _PLACE.sub(lambda found: f"{files[int(found[2])]}: {found[1] or ''}", failure.message)
         raise Failure(failure.status, named, failure.hint or "nothing was imported") from None
     done(report, f"{report['imported']} new, {report['known']} known already", as_json=as_json)
 
@@ -299,9 +299,11 @@ def as_file(one: Report) -> str:
 def from_file(path: Path) -> dict[str, Any]:
     """The body of its memory. Raises Failure for a file that export did not write."""
     try:
+        if not path.is_file():  # to read a pipe would wait for whoever writes to it
+            raise OSError("it is no file")
         head, _, text = path.read_bytes().decode().partition("\n\n")
         body = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.split("\n"))}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Failure(
             faults.USAGE, f"{path} is no memory: {error}", "nothing was imported; move the file away"
         ) from None

@@ -257,8 +257,7 @@ class MemoryStore:
 
     def get(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """By its id or the beginning of it. Raises NotFound, or InvalidRequest where several begin so."""
-        like = id.lower().replace("%", "").replace("_", "")
-        found = self._select("uid = ? AND id LIKE ? || '%' LIMIT 2", uid, like) if like else []
+        found = self._select("uid = ? AND substr(id, 1, ?) = ? LIMIT 2", uid, len(id), id.lower()) if id else []
         if len(found) == 1:
             return found[0]
         if found:

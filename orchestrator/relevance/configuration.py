@@ -6,6 +6,7 @@ the shipped one: the caller hands over texts.
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -128,7 +129,7 @@ def cycle(needs: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 def _parsed(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of a number of more than 4,300 digits
         raise SettingsError(f"{FILE}: is no JSON: {error}", "mend the file, or take it away") from error
     if not isinstance(found, dict):
         raise SettingsError(f"{FILE}: should be an object", "begin it with { and end it with }")
@@ -177,7 +178,7 @@ def _suffixes(kind: type) -> tuple[str, ...]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _names(given: object, nodes: Mapping[str, ContextNode], path: str) -> tuple[str, ...]:

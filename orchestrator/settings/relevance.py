@@ -20,6 +20,8 @@ def gate_rules(paths: Paths, nodes: Mapping[str, ContextNode]) -> GateRules:
     texts: list[str] = []
     for file in gate_files(paths):
         try:
+            if file.is_fifo():
+                raise OSError("it is a pipe: a start would wait for whoever writes to it")
             texts.append(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             continue

@@ -9,14 +9,17 @@ from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
 KindName = Plain
 OutcomeName = Literal["pending", "success", "partial", "failure"]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Line = Annotated[int, Field(ge=0, lt=2**31)]  # a database holds no larger one than 2**63, and no file has so many
+Name = Annotated[Plain, Field(max_length=1_000)]  # of what is kept with a memory: its text is not the place of these
+LAST_MOMENT = 253_402_214_400.0  # 9999-12-31: a calendar has no later day, in no time zone
 
 
 class CitedCode(ReplyShape):
     """Code that a memory is about."""
 
-    path: Plain = Field(description="the file, as its codex names it")
-    start: int = Field(0, description="first line, from 1; 0: the whole file")
-    end: int = Field(0, description="last line")
+    path: Annotated[Plain, Field(max_length=4_096)] = Field(description="the file, as its codex names it")
+    start: Line = Field(0, description="first line, from 1; 0: the whole file")
+    end: Line = Field(0, description="last line")
     digest: str = Field("", description="sha256 of these lines as they were, and a mark of the first; empty: not known")
     commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
 
@@ -26,19 +29,19 @@ class MemoryBody(StrictRequest):
 
     kind: KindName = Field("fact", description="decision, fact, procedure, episode, censor, or a kind of a package")
     text: Annotated[str, Field(min_length=1)] = Field(description="what is to be remembered, at most 65,536 characters")
-    codex: Plain | None = Field(None, description="the codex that it is about; none: no codex; left out: by cwd")
+    codex: Name | None = Field(None, description="the codex that it is about; none: no codex; left out: by cwd")
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is meant")
-    subject: Plain = Field(
+    subject: Name = Field(
         "", description="of a fact: what it is about; user: whoever asks; list:NAME: an entry of a list"
     )
-    attribute: Plain = Field("", description="of a fact: what of its subject it says")
+    attribute: Name = Field("", description="of a fact: what of its subject it says")
     verbatim: bool = Field(False, description="never shortened")
-    created: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    created: Annotated[float, Field(gt=0, lt=LAST_MOMENT, allow_inf_nan=False)] | None = Field(
         None, description="seconds since 1970, where it is older than now"
     )
     confidence: Share = Field(1.0, description="how sure it is, 0 to 1")
-    domain: Plain = Field("", description="of a procedure or censor: a path prefix or a tag")
-    trigger: Plain = Field(
+    domain: Name = Field("", description="of a procedure or censor: a path prefix or a tag")
+    trigger: Name = Field(
         "", description="of a censor: words that a sentence must hold; left out: what its text forbids"
     )
     watches: Literal["question", "answer"] | None = Field(

@@ -58,6 +58,10 @@ def test_lists_are_chosen_by_kind_codex_and_state(http: httpx2.Client) -> None:
         ("POST", "/v1/memories", {"text": " \n", "codex": "none"}, "empty"),
         ("POST", "/v1/memories", {"text": "x", "codex": "none", "kind": "dream"}, "dream"),
         ("POST", "/v1/memories", {"text": "x", "confidence": 2}, "confidence"),
+        ("POST", "/v1/memories", {"text": "x", "created": 1e18}, "created"),
+        ("POST", "/v1/memories", {"text": "x", "subject": "x" * 1_001}, "subject"),
+        ("POST", "/v1/memories", {"text": "x", "evidence": [{"path": "a.py", "start": 2**70}]}, "evidence.0.start"),
+        ("POST", "/v1/memories", {"text": "x", "evidence": [{"path": "a.py", "end": -1}]}, "evidence.0.end"),
         ("POST", "/v1/memories", {"text": "x", "uid": 0}, "uid"),
         ("GET", "/v1/memories?state=asleep", None, "asleep"),
         ("POST", "/v1/memories/search", {"query": "x", "n": 0}, "n"),
@@ -67,6 +71,12 @@ def test_what_is_no_request_is_refused_with_its_field(http: httpx2.Client, metho
     refused = http.request(method, path, json=body) if body is not None else http.request(method, path)
     assert refused.status_code == 400
     assert says in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("asked", ["a" * 60_000, "%25", "_", "%00"])
+def test_what_is_no_id_is_no_memory(http: httpx2.Client, asked: str) -> None:
+    add(http, "The cache is Redis.")
+    assert http.get(f"/v1/memories/{asked}").status_code == 404
 
 
 WRITES = (

@@ -94,6 +94,24 @@ def test_what_is_no_export_is_refused(lore, tmp_path) -> None:
     assert f"{tmp_path / 'notes.md'} is no memory" in lore("memory", "import", str(tmp_path)).stderr
 
 
+def test_what_can_be_no_memory_is_named_as_such_and_waited_for_by_nobody(lore, tmp_path) -> None:
+    odd = tmp_path / "odd.md"
+    for make in (os.mkfifo, os.mkdir):
+        make(odd)
+        assert lore("memory", "import", str(tmp_path)).stderr.startswith(f"lore: {odd} is no memory: it is no file")
+        odd.rmdir() if odd.is_dir() else odd.unlink()
+    odd.write_text(f"kind: {'[' * 100_000}\n\nx\n")
+    refused = lore("memory", "import", str(tmp_path))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"lore: {odd} is no memory")
+
+
+def test_an_import_names_the_file_with_an_unknown_field(lore, lorekeep, tmp_path) -> None:
+    (tmp_path / "one.md").write_text('kind: "fact"\nshape: "round"\n\nThe cache is Redis.\n')
+    refused = lore("memory", "import", str(tmp_path))
+    assert refused.stderr.startswith(f"lore: {tmp_path / 'one.md'}: unknown field shape")
+
+
 def test_a_superseded_fact_and_its_successor_are_carried_to_another_machine(lore, lorekeep, tmp_path) -> None:
     for engine in ("Memcached", "Redis"):
         lore("memory", "add", f"The cache is {engine}.", "--about", "cache", "--attribute", "engine")

@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from orchestrator.relevance.configuration import cycle, read_rules
 from orchestrator.relevance.gate import Decided, Relevance, relevance
 from orchestrator.relevance.nodes import NODES, catalogue
 from orchestrator.relevance.signals import Turn, signals_of
+from orchestrator.settings.paths import Paths
+from orchestrator.settings.relevance import gate_rules
 
 NODE = catalogue()
 RULES = read_rules(NODE)
@@ -92,10 +96,12 @@ def test_a_node_of_a_plug_in_takes_part() -> None:
             "context_warmth_gte",
         ),
         ('{"rules": {"focus": [{"when": {"context_warmth_gte": "1"}, "strength": "soft"}]}}', "should be a number", ""),
+        ('{"rules": {"focus": [{"when": {"context_warmth_gte": NaN}, "strength": "soft"}]}}', "should be a number", ""),
         ('{"rules": {"focus": [{"when": {"is_question": true}, "strength": "firm"}]}}', "rules.focus[0].strength", ""),
         ('{"dependencies": {"gists": ["episodic_memory"]}}', "episodic_memory -> gists -> episodic_memory", ""),
         ('{"most_nodes": true}', "most_nodes should be a whole number", ""),
         ("{", "is no JSON", ""),
+        (f'{{"most_nodes": {"1" * 5_000}}}', "is no JSON", ""),
     ],
 )
 def test_a_fault_names_the_path_and_what_is_nearest(text: str, path: str, hint: str) -> None:
@@ -103,6 +109,12 @@ def test_a_fault_names_the_path_and_what_is_nearest(text: str, path: str, hint: 
         read_rules(NODE, text)
     assert path in raised.value.message
     assert hint in raised.value.hint
+
+
+def test_a_pipe_in_the_place_of_the_rules_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "context-relevance.json")
+    with pytest.raises(SettingsError, match="it is a pipe"):
+        gate_rules(Paths.of({"CONFIGURATION_DIRECTORY": str(tmp_path)}), NODE)
 
 
 def test_files_are_merged_key_by_key_and_the_last_one_wins() -> None:
