@@ -82,12 +82,12 @@ def stands_out(cosine: float, background: Sequence[float]) -> bool:
     return bound is not None and cosine > bound
 
 
-def bound_of(background: Sequence[float]) -> float | None:
-    """The cosine above which a text stands out; None without a background."""
+def bound_of(background: Sequence[float], far: float = FAR) -> float | None:
+    """The cosine above which a text stands out, `far` deviations above the middle; None without a background."""
     if not background:
         return None
     middle = median(background)
-    return middle + FAR * _NORMAL * median(abs(one - middle) for one in background)
+    return middle + far * _NORMAL * median(abs(one - middle) for one in background)
 
 
 class Background:

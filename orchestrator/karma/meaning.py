@@ -23,6 +23,7 @@ from orchestrator.prompt.phrases import read_part
 
 log = logging.getLogger("lorekeep.karma")
 AT_ONCE = 16  # texts in a request: a question that comes meanwhile waits for one request at most
+FAR = 6.0  # deviations from unrelated questions: with 3, as in a codex, too much is near (decision 0040)
 NEAREST = 40  # memories that a question is compared with for good
 
 
@@ -92,7 +93,7 @@ class MemoryMeaning:
         if self._asked[0] != text:
             self._asked = text, checked(self._question, self._question.embed([text]), 1)[0]
         found = self._vectors.nearest(index, space, self._asked[1], NEAREST)
-        bound = bound_of(self._background.of(index, self._question, self._vectors))
+        bound = bound_of(self._background.of(index, self._question, self._vectors), FAR)
         if bound is None or bound >= 1:
             return {}
         return {one: min(1.0, (cosine - bound) / (1 - bound)) for one, cosine in found if cosine > bound}
