@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from orchestrator.answering.conversations import Session, SessionStore
 from orchestrator.karma.episodes import QUIET_S, PastConversation, episode_of
-from orchestrator.karma.store import DAY_S, MemoryStore
+from orchestrator.karma.records import DAY_S
+from orchestrator.karma.store import MemoryStore
 
 MOST_AT_ONCE = 100  # conversations of one tending; the rest waits for the next
 

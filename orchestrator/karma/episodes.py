@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.karma.learning import one_line, own_words, statements
-from orchestrator.karma.records import Kind, MemoryRecord, MemoryState, NewMemory
+from orchestrator.karma.records import DAY_S, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.relevance.intent import is_greeting
 
 QUIET_S = 12 * 3600.0  # a night: what is gone on with next morning is one conversation as a rule
-SUMMARIZED_S, ARCHIVED_S = 30 * 86_400.0, 90 * 86_400.0  # of age
+SUMMARIZED_S, ARCHIVED_S = 30 * DAY_S, 90 * DAY_S  # of age
 LEAST_QUESTIONS, LEAST_WORDS = 2, 4  # fewer questions, or questions of fewer words, are nothing to come back to
 MOST_LINES, MOST_LINE, MOST_GIST = 16, 160, 400  # lines of an episode, and characters of one
 

@@ -17,8 +17,8 @@ from codex.vectors.embedder import Embedder, checked, space_of
 from codex.vectors.index import VectorIndex
 from codex.vectors.search import Background, bound_of
 from orchestrator.errors import LoreError
-from orchestrator.karma.records import HIDDEN
-from orchestrator.karma.store import MemoryStore, marks
+from orchestrator.karma.schema import SHOWN
+from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.phrases import read_part
 
 log = logging.getLogger("lorekeep.karma")
@@ -99,13 +99,11 @@ class MemoryMeaning:
         return {one: min(1.0, (cosine - bound) / (1 - bound)) for one, cosine in found if cosine > bound}
 
     def _missing(self, uid: int) -> bool:
-        shown = f"SELECT count(*) FROM memories WHERE uid = ? AND state NOT IN ({marks(sorted(HIDDEN))})"  # noqa: S608
-        ((count,),) = self._store.read(shown, uid, *sorted(HIDDEN))
+        ((count,),) = self._store.read(f"SELECT count(*) FROM memories WHERE uid = ? AND {SHOWN}", uid)  # noqa: S608
         return bool(count != self._vectors.count(_index_of(uid), space_of(self._texts)))
 
     def _shown(self, uid: int) -> dict[str, str]:
-        shown = f"SELECT id, summary FROM memories WHERE uid = ? AND state NOT IN ({marks(sorted(HIDDEN))})"  # noqa: S608
-        return dict(self._store.read(shown, uid, *sorted(HIDDEN)))
+        return dict(self._store.read(f"SELECT id, summary FROM memories WHERE uid = ? AND {SHOWN}", uid))  # noqa: S608
 
     def _fill_alone(self, uid: int) -> None:
         """One at a time; who comes meanwhile is served by who is there, or by the next question."""

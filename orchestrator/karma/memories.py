@@ -22,7 +22,7 @@ from orchestrator.karma.learning import (
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import referenced
 from orchestrator.karma.records import (
-    HIDDEN,
+    DAY_S,
     CodeCitation,
     DecisionOutcome,
     Kind,
@@ -32,9 +32,10 @@ from orchestrator.karma.records import (
     Severity,
     WatchedText,
 )
+from orchestrator.karma.schema import CITING, CURRENT, SHOWN, VISIBLE
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.store import ANY, DAY_S, MemoryStore, marks
+from orchestrator.karma.store import ANY, MemoryStore
 from orchestrator.wire.answers import CensorMark, NotedMemory
 from orchestrator.wire.memories import (
     CitedCode,
@@ -48,9 +49,7 @@ from orchestrator.wire.memories import (
     MemoryView,
 )
 
-SELF = "user"  # the subject of what is known of whoever asks
 MOST_CITED = 64  # places of one memory
-NOT_STANDING = sorted({*HIDDEN, MemoryState.SUPERSEDED})
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,8 @@ class Memories:
     ) -> tuple[CensorMark, ...]:
         """The censors of this user and codex that a turn goes against; of those that hold in a domain alone, the `shown`
         ones, by id. `calls` of tools belong to the answer. `counted`: it is kept that they were triggered."""
-        about = "uid = ? AND kind = ? AND trigger <> '' AND (codex IS NULL OR codex = ?) AND state NOT IN"
-        hidden = sorted(HIDDEN)
-        censors = self.store.records(f"{about} ({marks(hidden)}) ORDER BY number", uid, Kind.CENSOR, codex, *hidden)
+        about = f"{VISIBLE} AND {SHOWN} AND kind = ? AND trigger <> '' ORDER BY number"
+        censors = self.store.records(about, uid, codex, Kind.CENSOR)
         found = triggered_by([one for one in censors if not one.domain or one.id in shown], question, answer, calls)
         for one in found if counted else ():
             self.store.trigger(uid, one.record.id)
@@ -188,7 +186,7 @@ class Memories:
 
     def review(self, uid: int) -> tuple[MemoryView, ...]:
         """What a person should look at. The code that memories are about is looked at first."""
-        citing = self.store.records("uid = ? AND suspect = '' AND number IN (SELECT memory FROM citations)", uid)
+        citing = self.store.records(f"uid = ? AND {CITING}", uid)
         for codex in {one.codex for one in citing if one.codex is not None}:
             self.staleness.check(codex, citing)
         return tuple(map(view_of, self.store.review(uid)))
@@ -248,9 +246,8 @@ class Memories:
     def figures(self, uid: int) -> MemoryStats:
         """How well they work, of the last 30 days."""
         now = self.clock()
-        stand = f"uid = ? AND kind = ? AND state NOT IN ({marks(NOT_STANDING)})"
-        query = f"SELECT count(*), coalesce(sum(confirmations > 1), 0) FROM memories WHERE {stand}"  # noqa: S608
-        facts, confirmed = self.store.read(query, uid, Kind.FACT, *NOT_STANDING)[0]
+        told = "SELECT count(*), coalesce(sum(confirmations > 1), 0) FROM memories WHERE"
+        facts, confirmed = self.store.read(f"{told} uid = ? AND kind = ? AND {CURRENT}", uid, Kind.FACT)[0]
         judged = self.store.judged(uid)
         found = figures_of(self.store.turn_counts(uid), facts, confirmed, self._growth(uid, now), judged)
         return MemoryStats(days=DAYS, figures=tuple(MemoryFigure.of(one, value=_rounded(one.value)) for one in found))

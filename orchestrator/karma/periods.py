@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.karma.records import DAY_S
+
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
-DAY_S = 86_400.0
 FADES_DAYS = 10.0  # behind a period a memory counts 1/e after so many days; 5 to 20 find the same
 EARLY = 3.0  # a day before the period counts as three behind it: what has not happened is told less often
 _MONTH = "|".join(MONTHS)

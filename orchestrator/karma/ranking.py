@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from codex.words import STOP_WORDS, stem, words
-from orchestrator.karma.records import DecisionOutcome, MemoryRecord, MemoryState
+from orchestrator.karma.records import DAY_S, DecisionOutcome, MemoryRecord, MemoryState
 from orchestrator.karma.search import FLOOR, FoundMemory, successors_first
 from orchestrator.karma.store import MemoryUsage
 from orchestrator.relevance.intent import Frame, MemoryPlan
 
 SIMILARITY, RELEVANCE, PRIORITY, RECENCY, OUTCOME, USAGE, CONFIDENCE = 0.25, 0.25, 0.15, 0.15, 0.10, 0.05, 0.05
 HALF_DAYS = 30.0
-DAY_S = 86_400.0
 OUTCOMES = {
     DecisionOutcome.SUCCESS: 1.2,
     DecisionOutcome.PARTIAL: 1.0,

@@ -25,6 +25,7 @@ from orchestrator.karma.figures import TurnCounts, calibration
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
+from orchestrator.karma.schema import CITING
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.standing import in_domain, standing
@@ -225,8 +226,7 @@ class Recall:
     def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
         """Looks whether the code that these are about is another now."""
         if question.codex is not None and ids:
-            about = "uid = ? AND codex = ? AND suspect = '' AND number IN (SELECT memory FROM citations)"
-            listed = f"{about} AND id IN ({marks(ids)})"
+            listed = f"uid = ? AND codex = ? AND {CITING} AND id IN ({marks(ids)})"
             self.staleness.check(question.codex, self.store.records(listed, question.uid, question.codex, *ids))
 
     def _changed(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:

@@ -18,6 +18,7 @@ from formatters.plugins import HIDDEN_STATES, MemoryKind
 
 START_TRUST = 0.5
 CORE_FROM = 3  # confirmations
+DAY_S = 86_400.0
 
 
 class Kind(StrEnum):

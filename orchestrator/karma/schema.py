@@ -7,6 +7,10 @@ days       what the turns of a user counted, a row a day
 words      the full-text index over text, subject, attribute and domain; triggers keep it
 """
 
+from collections.abc import Iterable
+
+from orchestrator.karma.records import HIDDEN, MemoryState
+
 APPLICATION = 0x4C4F524B  # "LORK", in the file's header
 
 MIGRATIONS = (
@@ -123,3 +127,17 @@ MIGRATIONS = (
     CREATE INDEX memories_by_session ON memories (uid, source, created) WHERE kind = 'episode';
     """,
 )
+
+
+def _in_no_state(states: Iterable[str]) -> str:
+    return "state NOT IN ({})".format(", ".join(f"'{one}'" for one in sorted(states)))
+
+
+SHOWN = _in_no_state(HIDDEN)
+"""Condition: a model may be shown it."""
+CURRENT = _in_no_state({*HIDDEN, MemoryState.SUPERSEDED})
+"""Condition: the same, and nothing replaced it."""
+VISIBLE = "uid = ? AND (codex IS NULL OR codex = ?)"
+"""Condition: of one user, and of no codex or this one."""
+CITING = "suspect = '' AND number IN (SELECT memory FROM citations)"
+"""Condition: it is about code, which was not found changed yet."""

@@ -22,7 +22,8 @@ from orchestrator.karma.episodes import SESSION
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.passages import Candidate, Term, idf, matches
 from orchestrator.karma.periods import Period, day_of, nearness, periods_of
-from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord
+from orchestrator.karma.records import Kind, MemoryRecord
+from orchestrator.karma.schema import SHOWN, VISIBLE
 from orchestrator.karma.store import MemoryStore, marks
 
 MOST_WORDS = 24  # of a question
@@ -43,19 +44,22 @@ DEEPER, DEEPEST = 2, 40  # candidates are so many times what is asked for, but n
 AROUND = 2  # episodes on each side that are read with one
 
 # The index's rank is read before it is sorted by: behind a join the index cannot tell it.
-_HITS = """
+_HITS = f"""
     SELECT nth, number, id, kind, source, created FROM (
         SELECT number, id, kind, source, created, row_number() OVER (PARTITION BY kind ORDER BY place, number) AS nth
         FROM (SELECT rowid AS hit, rank AS place FROM words WHERE words MATCH ? AND rowid > ?)
-        JOIN memories ON number = hit WHERE {visible} AND kind IN ({kinds})
+        JOIN memories ON number = hit WHERE {VISIBLE} AND {SHOWN} AND kind IN ({{kinds}})
     ) WHERE nth <= ?
-"""
-_VISIBLE = "uid = ? AND (codex IS NULL OR codex = ?) AND state NOT IN ({hidden})"
+"""  # noqa: S608 - our conditions
+_NAMED = f"""
+    SELECT number, id, kind, source, created FROM memories
+    WHERE {VISIBLE} AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
+"""  # noqa: S608
 _TEXTS = "SELECT id, kind, text, subject, attribute, domain, created FROM memories WHERE id IN ({ids})"
-_BESIDE = """
-    SELECT id FROM memories WHERE {visible} AND kind = 'episode' AND source = ?
-    AND (created, number) {side} (?, ?) ORDER BY created {order}, number {order} LIMIT ?
-"""
+_BESIDE = f"""
+    SELECT id FROM memories WHERE {VISIBLE} AND {SHOWN} AND kind = 'episode' AND source = ?
+    AND (created, number) {{side}} (?, ?) ORDER BY created {{order}}, number {{order}} LIMIT ?
+"""  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -163,9 +167,8 @@ class MemorySearch:
         """The best of each kind by the index's own rank."""
         few = [word for word, count in counts.items() if 0 < count < COUNTED]
         match, after = " OR ".join(map(_quoted, few or counts)), 0 if few else newest - COUNTED
-        hidden, kinds = sorted(HIDDEN), list(candidates)
-        query = _HITS.format(visible=_VISIBLE.format(hidden=marks(hidden)), kinds=marks(kinds))
-        rows = self.store.read(query, match, after, uid, codex, *hidden, *kinds, max(map(_depth, candidates.values())))
+        kinds, deepest = list(candidates), max(map(_depth, candidates.values()))
+        rows = self.store.read(_HITS.format(kinds=marks(kinds)), match, after, uid, codex, *kinds, deepest)
         hits = [(nth, _Hit(*row)) for nth, *row in rows]
         return [hit for nth, hit in hits if nth <= _depth(candidates[hit.kind])]
 
@@ -173,11 +176,9 @@ class MemorySearch:
         """Those of the ids that may be shown."""
         if not ids:
             return []
-        hidden, kinds, listed = sorted(HIDDEN), list(candidates), sorted(ids)
-        visible = _VISIBLE.format(hidden=marks(hidden))
-        query = f"SELECT number, id, kind, source, created FROM memories WHERE {visible} AND kind IN ({marks(kinds)})"  # noqa: S608
-        rows = self.store.read(f"{query} AND id IN ({marks(listed)})", uid, codex, *hidden, *kinds, *listed)
-        return [_Hit(*row) for row in rows]
+        kinds, listed = list(candidates), sorted(ids)
+        query = _NAMED.format(kinds=marks(kinds), ids=marks(listed))
+        return [_Hit(*row) for row in self.store.read(query, uid, codex, *kinds, *listed)]
 
     def _around(
         self, uid: int, codex: str | None, hits: Sequence[_Hit]
@@ -197,10 +198,8 @@ class MemorySearch:
         """Twice as many as are read with one: those at the end are candidates, too."""
         if hit.kind != Kind.EPISODE or not hit.source.startswith(SESSION):
             return []
-        hidden = sorted(HIDDEN)
-        order = "DESC" if side == "<" else "ASC"
-        query = _BESIDE.format(visible=_VISIBLE.format(hidden=marks(hidden)), side=side, order=order)
-        values = (uid, codex, *hidden, hit.source, hit.created, hit.number, 2 * AROUND)
+        query = _BESIDE.format(side=side, order="DESC" if side == "<" else "ASC")
+        values = (uid, codex, hit.source, hit.created, hit.number, 2 * AROUND)
         return [one for (one,) in self.store.read(query, *values)]
 
 

@@ -7,8 +7,9 @@ pinned with it: an entry that comes later waits for the next block, so that no p
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.karma.records import HIDDEN, MemoryRecord
-from orchestrator.karma.store import MemoryStore, marks
+from orchestrator.karma.records import MemoryRecord
+from orchestrator.karma.schema import CURRENT, VISIBLE
+from orchestrator.karma.store import MemoryStore
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,5 @@ def in_domain(domain: str, tags: Iterable[str], paths: Iterable[str]) -> bool:
 
 
 def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode) -> Sequence[MemoryRecord]:
-    hidden = (*sorted(HIDDEN), "superseded")
-    condition = f"uid = ? AND (codex IS NULL OR codex = ?) AND state NOT IN ({marks(hidden)}) AND {node.condition}"
-    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, *hidden, MOST_OF_NODE)
+    condition = f"{VISIBLE} AND {CURRENT} AND {node.condition}"
+    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, MOST_OF_NODE)

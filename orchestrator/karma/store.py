@@ -33,7 +33,7 @@ from orchestrator.karma.changes import (
 from orchestrator.karma.episodes import aged
 from orchestrator.karma.figures import DAYS, JudgedDecision, TurnCounts
 from orchestrator.karma.records import (
-    HIDDEN,
+    DAY_S,
     KINDS,
     CodeCitation,
     DecisionOutcome,
@@ -45,11 +45,10 @@ from orchestrator.karma.records import (
     WatchedText,
     without_package,
 )
-from orchestrator.karma.schema import APPLICATION, MIGRATIONS
+from orchestrator.karma.schema import APPLICATION, CURRENT, MIGRATIONS
 from orchestrator.karma.sizes import micro_of, summary_of
 
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
-DAY_S = 86_400.0
 HALF_LIFE_S = 7 * DAY_S  # of a showing
 LIST = "list:"  # subjects of lists: their entries stand beside each other
 _TRIES = 8
@@ -275,7 +274,6 @@ class MemoryStore:
         kind: str | None = None,
         codex: str | _Any | None = ANY,
         states: Iterable[str] | None = None,
-        limit: int | None = None,
     ) -> list[MemoryRecord]:
         """The newest first; also those that no model is shown, unless `states` says which."""
         conditions, values = ["uid = ?"], list[object]([uid])
@@ -287,9 +285,7 @@ class MemoryStore:
             listed = list(states)
             conditions = [*conditions, f"state IN ({marks(listed)})"]
             values = [*values, *listed]
-        return self._select(
-            f"{' AND '.join(conditions)} ORDER BY number DESC LIMIT ?", *values, -1 if limit is None else limit
-        )
+        return self._select(f"{' AND '.join(conditions)} ORDER BY number DESC", *values)
 
     def alike(self, uid: int, kind: Kind, text: str, codex: str | None) -> list[MemoryRecord]:
         """Those with the same words, the newest first."""
@@ -306,11 +302,6 @@ class MemoryStore:
             *(MemoryState.PROPOSED, MemoryState.INEFFECTIVE, Kind.CENSOR, ESCALATED_FROM, MemoryState.INACTIVE),
         )
         return [one for one in found if asks_for_review(one)]
-
-    def citing(self, codex: str, paths: Sequence[str]) -> list[MemoryRecord]:
-        """Memories of any user that cite one of these files of a codex and are not suspect yet."""
-        cited = f"number IN (SELECT memory FROM citations WHERE path IN ({marks(paths)}))"  # noqa: S608 - question marks
-        return self._select(f"codex = ? AND suspect = '' AND {cited}", codex, *paths)
 
     def usage(self, uid: int, ids: Sequence[str], at: float | None = None) -> dict[str, MemoryUsage]:
         """Of those that were ever shown, by id, decayed to `at` (now)."""
@@ -331,10 +322,6 @@ class MemoryStore:
         query = "SELECT confidence, outcome FROM memories WHERE uid = ? AND kind = ? AND outcome IS NOT NULL"
         rows = self.read(query, uid, Kind.DECISION)
         return [JudgedDecision(confidence, DecisionOutcome(outcome)) for confidence, outcome in rows]
-
-    def counts(self, uid: int) -> dict[tuple[str, str], int]:
-        rows = self.read("SELECT kind, state, count(*) FROM memories WHERE uid = ? GROUP BY kind, state", uid)
-        return {(kind, state): count for kind, state, count in rows}
 
     def read(self, query: str, *values: object) -> list[Any]:
         """Rows of a query that changes nothing; for searches."""
@@ -403,11 +390,10 @@ class MemoryStore:
         """Facts that stand about its subject and attribute, of its codex."""
         if new.kind is not Kind.FACT or not new.attribute or new.subject.startswith(LIST):
             return []
-        others = sorted({*HIDDEN, MemoryState.SUPERSEDED})
         # `attribute <> ''` is what the index has: SQLite takes it for nothing less.
         condition = "uid = ? AND kind = ? AND subject = ? AND attribute = ? AND attribute <> '' AND codex IS ?"
         about = (new.uid, new.kind, new.subject, new.attribute, new.codex)
-        return self._select(f"{condition} AND state NOT IN ({marks(others)})", *about, *others)
+        return self._select(f"{condition} AND {CURRENT}", *about)
 
     def _changed(self, uid: int, one: str, change: Callable[[MemoryRecord], MemoryRecord]) -> MemoryRecord:
         with self._writing() as database:

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from codex.words import identifiers, query_words
+from codex.words import identifiers
 from formatters.plugins import MemoryKind
 from orchestrator.errors import InvalidRequest, SettingsError, instead
 from orchestrator.prompt.phrases import read_part
@@ -28,7 +28,6 @@ ALWAYS = 2_000  # tokens of a frame's total for identity, censors, frame and foc
 FLEXIBLE = sum(BUDGETS.values())
 DOMINANT, OTHERS, EACH = 8, 3, 5  # most memories of a kind: of the hinted one, of the others, of each where none is
 GREETING_TOKENS = 6
-TOPICS = 10
 SHORT, LONG = 8, 60  # words of a question: a shorter one needs less, a longer one more
 OTHER_PRIORITY = 0.5
 
@@ -86,14 +85,13 @@ class Frame:
 @dataclass(frozen=True)
 class QuestionIntent:
     """`recency`: how much newer memories are preferred, 0..1. `hints`: by kind, 0.5 for each match. `entities`: names,
-    paths, dates and symbols as they were written; `topics`: its words."""
+    paths, dates and symbols as they were written."""
 
     greeting: bool
     question: bool
     recency: float
     hints: Mapping[str, float]
     entities: tuple[str, ...]
-    topics: tuple[str, ...]
 
     @property
     def dominant(self) -> str | None:
@@ -144,7 +142,6 @@ def intent_of(question: str) -> QuestionIntent:
         recency=_recency(text),
         hints={kind: 0.5 * matches[kind] for kind in _HINTS if matches[kind]},
         entities=_entities(read),
-        topics=tuple(query_words(read, TOPICS)),
     )
 
 

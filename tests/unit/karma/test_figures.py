@@ -14,10 +14,10 @@ from codex.catalog.databases import open_database
 from orchestrator.karma.figures import OUTCOMES, Growth, JudgedDecision, Measured, TurnCounts, calibration, figures_of
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion
-from orchestrator.karma.records import DecisionOutcome, Kind, NewMemory
-from orchestrator.karma.schema import MIGRATIONS
+from orchestrator.karma.records import DAY_S, DecisionOutcome, Kind, NewMemory
+from orchestrator.karma.schema import APPLICATION, MIGRATIONS
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.store import APPLICATION, DAY_S, MemoryStore
+from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 
 ME, OTHER = 1000, 1001

@@ -165,8 +165,6 @@ def test_a_showing_counts_half_after_seven_days(store: MemoryStore, clock: Clock
 
 def test_a_memory_is_suspect_once_its_code_changed_until_a_person_confirms_it(store: MemoryStore) -> None:
     added = store.add(fact(codex="lore", evidence=(CodeCitation("src/a.py", 3, 5),)))
-    assert [one.id for one in store.citing("lore", ["src/a.py"])] == [added.id]
-    assert store.citing("other", ["src/a.py"]) == []
     assert store.mark_suspect("lore", {added.id: "src/a.py changed"}) == 1
     assert store.mark_suspect("lore", {added.id: "again"}) == 0
     assert store.review(ME)[0].suspect == "src/a.py changed"
