@@ -197,7 +197,7 @@ def export(
     files = {target / f"{one['kind']}-{one['id']}.md": as_file(one) for one in memories}
     old = [path for path in target.glob("*.md") if path not in files and is_exported(path)]
     for path, text in files.items():
-        path.write_text(text, encoding="utf-8", newline="")
+        replace_with(path, text)
     for path in old:  # an import would bring it back
         path.unlink()
     report = {"exported": len(memories), "removed": len(old), "folder": str(target)}
@@ -222,6 +222,17 @@ def import_(
         named = _PLACE.sub(lambda found: f"{files[int(found[2])]}: {found[1] or ''}", failure.message)
         raise Failure(failure.status, named, failure.hint or "nothing was imported") from None
     done(report, f"{report['imported']} new, {report['known']} known already", as_json=as_json)
+
+
+def replace_with(path: Path, text: str) -> None:
+    """A file that a kill or a full disk leaves as it was: a shorter one would be imported as a shorter memory."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 # -- pages

@@ -17,10 +17,20 @@ LAST_MOMENT = 253_402_214_400.0  # 9999-12-31: a calendar has no later day, in n
 class CitedCode(ReplyShape):
     """Code that a memory is about."""
 
+    path: str = Field(description="the file, as its codex names it")
+    start: int = Field(0, description="first line, from 1; 0: the whole file")
+    end: int = Field(0, description="last line")
+    digest: str = Field("", description="sha256 of these lines as they were, and a mark of the first; empty: not known")
+    commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
+
+
+class CodeToCite(StrictRequest):
+    """Code that a memory is to be about; the fields are those of `CitedCode`."""
+
     path: Annotated[Plain, Field(max_length=4_096)] = Field(description="the file, as its codex names it")
     start: Line = Field(0, description="first line, from 1; 0: the whole file")
     end: Line = Field(0, description="last line")
-    digest: str = Field("", description="sha256 of these lines as they were, and a mark of the first; empty: not known")
+    digest: str = Field("", description="of these lines as they were; empty: as they are now")
     commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
 
 
@@ -53,7 +63,7 @@ class MemoryBody(StrictRequest):
     imported: bool = Field(False, description="it comes from an export: its codex need not be loaded")
     state: str | None = Field(None, description="of an export: the state that it had")
     pinned: bool = Field(False, description="the last to go")
-    evidence: tuple[CitedCode, ...] = Field((), description="the code that it is about")
+    evidence: tuple[CodeToCite, ...] = Field((), description="the code that it is about")
 
 
 class MemoriesBody(StrictRequest):

@@ -1,5 +1,6 @@
 """`lore memory` against the real API."""
 
+import errno
 import json
 import os
 import tempfile
@@ -11,7 +12,7 @@ from hypothesis import strategies as some
 from support.served import Served, served
 from support.small_service import small_memories
 
-from orchestrator.cli.memory import KEPT, as_file, cited, from_file
+from orchestrator.cli.memory import KEPT, as_file, cited, from_file, replace_with
 from orchestrator.karma.records import KINDS, Kind, MemoryState
 from orchestrator.wire.memories import MemoryBody
 
@@ -163,3 +164,17 @@ def test_what_is_exported_and_imported_into_an_empty_store_is_the_same(given_bod
         return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
     assert kept(here) == kept(there)
+
+
+def test_an_export_that_cannot_be_finished_leaves_the_files_that_are_there(tmp_path, monkeypatch) -> None:
+    file = tmp_path / "fact-0123456789.md"
+    file.write_text("whole")
+
+    def full(*_: object, **__: object) -> int:
+        (tmp_path / f".{file.name}.part").touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_with(file, "longer than that")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"whole"]
