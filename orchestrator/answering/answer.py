@@ -68,6 +68,8 @@ class RunState:
     """What the run of an answer has given so far. Moments are of the monotonic clock, in seconds."""
 
     arrived: float
+    pause_s: float = 0.0  # the memory was given away meanwhile
+    paused_at: float = 0.0  # since when it is
     model_s: float = 0.0  # it waited for the model
     floor_s: float = 0.0  # and, once admitted, for its floor
     admitted: Admitted | None = None
@@ -76,6 +78,13 @@ class RunState:
     calls: list[ToolCall] = field(default_factory=list)  # of the client's tools
     finished: Finished | None = None
     composed: Composed | None = None  # what the engine got last
+    paused_before: float = 0.0  # seconds of the pause until it was admitted
+
+    def waits(self, waiting: Waiting | None) -> None:
+        """What it waits for from now on: what a pause takes is neither the model's time nor the floor's."""
+        now, paused = time.monotonic(), waiting is not None and waiting.phase == "pause"
+        self.pause_s += now - self.paused_at if self.paused_at else 0.0
+        self.paused_at = now if paused else 0.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class Answers:
             state, deadline = RunState(time.monotonic()), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
             asked = own_task(self._asked(ask, messages, state, deadline))
-            async with aclosing(self._beside_the_engine(asked, ask)) as events:
+            async with aclosing(self._beside_the_engine(asked, ask, state)) as events:
                 async for event in events:
                     yield event
 
@@ -112,7 +121,8 @@ class Answers:
         self, ask: Ask, messages: SplitMessages, state: RunState, deadline: float | None
     ) -> AsyncGenerator[AskEvent]:
         chat_model = await self._ready_model(deadline)
-        state.model_s = time.monotonic() - state.arrived
+        state.waits(None)
+        state.model_s = time.monotonic() - state.arrived - state.pause_s
         machine = self.preparer.machine
         for left in reversed(range(PLANS)):
             prepared = await self._prepared(ask, messages, chat_model, deadline)
@@ -125,7 +135,9 @@ class Answers:
                 if not (left and stale):
                     raise
 
-    async def _beside_the_engine(self, events: AsyncGenerator[AskEvent], ask: Ask) -> AsyncGenerator[AskEvent]:
+    async def _beside_the_engine(
+        self, events: AsyncGenerator[AskEvent], ask: Ask, state: RunState
+    ) -> AsyncGenerator[AskEvent]:
         """The events, and until the answer begins also that it waits for the engine, which may leave at any moment. Raises
         NotReady and Paused for who would not wait."""
         async with aclosing(events):
@@ -134,7 +146,9 @@ class Answers:
                 coming = asyncio.ensure_future(anext(events, None))
                 try:
                     async for percent in arriving(coming, self.client):
-                        if (waiting := self._lacked(ask, percent)) is not None:
+                        waiting = self._lacked(ask, percent)
+                        state.waits(waiting)
+                        if waiting is not None:
                             yield waiting
                     event = await coming
                 finally:
@@ -323,12 +337,12 @@ class Answers:
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and state.admitted is None:
-            state.admitted, state.admitted_at = event, time.monotonic()
+            state.admitted, state.admitted_at, state.paused_before = event, time.monotonic(), state.pause_s
         elif isinstance(event, PrefillProgress):
             codex = prepared.codex_state.name if prepared.codex_state else ""
             floor = prepared.composed.assembled.floor.tokens
             if event.done <= floor:
-                state.floor_s = time.monotonic() - state.admitted_at
+                state.floor_s = time.monotonic() - state.admitted_at - (state.pause_s - state.paused_before)
             return waiting_of(event, floor, codex, self.client.snapshot.counters)
         elif isinstance(event, Finished):
             state.finished = event
@@ -359,6 +373,7 @@ class Answers:
             prepared.assemble_ms,
             1000 * ((state.first_token or now) - state.arrived),
             1000 * (now - state.arrived),
+            pause_ms=1000 * state.pause_s,
             model_ms=1000 * state.model_s,
             floor_ms=1000 * state.floor_s,
         )

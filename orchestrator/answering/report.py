@@ -90,6 +90,7 @@ def timings(
     first_token_ms: float,
     total_ms: float,
     *,
+    pause_ms: float = 0.0,
     model_ms: float = 0.0,
     floor_ms: float = 0.0,
 ) -> Timings:
@@ -97,6 +98,7 @@ def timings(
     queue = sum(one.timings.queue_ms for one in completions)
     speed = completions[-1].timings.tokens_per_second if completions else 0.0
     return Timings(
+        pause_ms=round(pause_ms, 2),
         model_ms=round(model_ms, 2),
         assemble_ms=round(assemble_ms, 2),
         floor_ms=round(floor_ms, 2),

@@ -44,7 +44,7 @@ LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
 LEAST_MEASURED_S = 1.0  # a rate of less is noise
 LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # the same of an answer: seconds behind its first token, and tokens
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
-WAITED = {"model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
+WAITED = {"pause_ms": "paused", "model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
 

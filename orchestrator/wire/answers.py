@@ -97,6 +97,7 @@ class GovernorState(ReplyShape):
 class Timings(ReplyShape):
     """Milliseconds since the question arrived."""
 
+    pause_ms: float = Field(0.0, description="the memory was given away")
     model_ms: float = Field(0.0, description="waiting for the model to be loaded")
     assemble_ms: float = Field(0.0, description="preparing the prompt")
     queue_ms: float = Field(0.0, description="waiting in the engine")

@@ -13,7 +13,7 @@ from support.small_disk import small_disk
 
 from formatters.context import StateView, TurnContext
 from orchestrator.answering.agent import Finished
-from orchestrator.answering.answer import Answers, waiting_of
+from orchestrator.answering.answer import Answers, RunState, waiting_of
 from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
 from orchestrator.answering.keeping import saved
 from orchestrator.answering.preparing import PreparedQuestion
@@ -100,6 +100,19 @@ def test_an_answer_says_how_long_it_waited_for_the_model_and_for_the_floor(tmp_p
     monkeypatch.setattr("orchestrator.answering.answer.time", SimpleNamespace(monotonic=lambda: house.now))
     timings = house.ask(asking()).lore.timings
     assert (timings.model_ms, timings.floor_ms, timings.ttft_ms) == (7_000.0, 30_000.0, 40_000.0)
+
+
+def test_what_a_pause_takes_is_neither_the_models_time_nor_the_floors(monkeypatch: Any) -> None:
+    now = [10.0]
+    monkeypatch.setattr("orchestrator.answering.answer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    state = RunState(now[0])
+    for phase, seconds in (("pause", 5.0), ("pause", 5.0), ("model", 3.0), ("pause", 2.0)):
+        state.waits(Waiting(phase, 0, 0))
+        now[0] += seconds
+    state.waits(None)
+    now[0] += 7.0
+    state.waits(None)
+    assert state.pause_s == 12.0
 
 
 def fill(disk: Path) -> None:

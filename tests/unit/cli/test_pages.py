@@ -65,6 +65,7 @@ def test_the_footer_says_what_a_first_token_waited_for_where_that_took_seconds()
         first(ttft_ms=98_000.0, **waits)
         == "first token 98.0 s (1 min 01 s loading the model, 31 s computing the codex)"
     )
+    assert first(ttft_ms=9_000.0, pause_ms=8_000.0) == "first token 9.0 s (8 s paused)"
     assert first(ttft_ms=13_000.0, queue_ms=12_000.0) == "first token 13.0 s (12 s in the queue)"
     assert first(ttft_ms=6_000.0, queue_ms=0.5, assemble_ms=90.0) == "first token 6.0 s"
 
