@@ -297,7 +297,7 @@ def archives(codices: list[dict[str, Any]]) -> Check:
     if empty:
         return Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")
     counted = sum(one.get("indexed_chunks") or 0 for one in codices)
-    return Check("archives", True, f"{counted:,} chunks of {len(codices)} codices can be searched")
+    return Check("archives", True, f"{counted:,} chunks of {plural(len(codices), 'codex', 'codices')} can be searched")
 
 
 # ---- the model that is configured ------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def tell(change: Report) -> None:
     one = change["identity"]
     if one["tokens"] is not None:
         was = "" if change["before"] is None else f"{count(change['before'])} tokens before, "
-        note(f"identity {one['name']}: {was}{count(one['tokens'])} now")
+        note(f"identity {one['name']}: {was}{count(one['tokens'])} tokens now")
     for cost in one["cost"]:
         note(f"it computes {cost_words(cost)}; the one before answers until then")
 

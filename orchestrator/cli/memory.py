@@ -77,6 +77,9 @@ def add(
     watches: Annotated[
         str | None, given.option("--watch TEXT", "of a censor: question or answer (the default)")
     ] = None,
+    domain: Annotated[
+        str, given.option("--domain PLACE", "of a censor or procedure: a folder, a file, or a frame such as debug")
+    ] = "",
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
@@ -92,6 +95,7 @@ def add(
         "confidence": confidence,
         "trigger": trigger,
         "watches": watches,
+        "domain": domain,
         "evidence": [cited(place) for place in cite or ()],
     }
     report = Daemon(socket).call("POST", "/v1/memories", body)
@@ -276,7 +280,7 @@ def whole_page(report: Report) -> str:
         ("made", f"{when}, by {one['source']}"),
         ("trust", f"{one['trust']:.2f}, confidence {one['confidence']:.2f}, confirmed {one['confirmations']} times"),
         ("watches", f"{one['watches']}s for {one['trigger']!r}: {one['severity']}" if one["trigger"] else ""),
-        ("used by" if one["kind"] != "censor" else "triggered by", plural(one["activations"], "answer")),
+        ("used by" if one["kind"] != "censor" else "broken by", plural(one["activations"], "answer")),
         ("judged", f"{plural(one['judged'], 'time')}, {one['effectiveness']:.0%} right" if one["judged"] else ""),
         ("outcome", one["outcome"] or ""),
         ("outdated", one["suspect"]),

@@ -86,6 +86,10 @@ class Memories:
     def _new(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> NewMemory:
         if len(body.evidence) > MOST_CITED:
             raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
+        if body.evidence and codex is None and not body.imported:
+            raise InvalidRequest(
+                "a memory of no codex cites no code: nothing would follow it", "name its codex with -c"
+            )
         kind = self._kind(body.kind)
         censor = kind == Kind.CENSOR
         cited = [CodeCitation(**dict(one)) for one in body.evidence]
@@ -140,11 +144,14 @@ class Memories:
 
     def voted(self, voted: VotedAnswer) -> None:
         """A person said whether an answer was right. What it was shown gains or loses trust, procedures that it used are
-        judged, and why it was wrong is proposed as a memory; that it was right after all sets this aside."""
-        for one in voted.memories:
+        judged, and why it was wrong is proposed as a memory; that it was right after all sets this aside. It says nothing
+        of censors, which stand in every prompt."""
+        for one in voted.memories if voted.moved else ():
             with suppress(NotFound):
-                record = self.store.rate(voted.uid, one, up=voted.up) if voted.moved else None
-                if record is not None and record.kind is Kind.PROCEDURE and referenced(record.text, voted.answer):
+                record = self.store.get(voted.uid, one)
+                if record.kind is not Kind.CENSOR:
+                    self.store.rate(voted.uid, one, up=voted.up)
+                if record.kind is Kind.PROCEDURE and referenced(record.text, voted.answer):
                     self.store.judge(voted.uid, one, right=voted.up)
         if voted.up:
             for each in self.store.records("uid = ? AND subject = ? AND state = 'proposed'", voted.uid, voted.source):

@@ -171,7 +171,7 @@ def chosen_variant(named: str | None, pinned: str, rules: GateRules | None) -> s
         raise InvalidRequest(f"the session is pinned to variant {pinned} of the rules of relevance", hint)
     known = list(rules.variants) if rules is not None else []
     if named not in known:
-        none = "context-relevance.json has none under variants"
+        none = "context-relevance.json had none under variants when the daemon started"
         raise InvalidRequest(f"there is no variant {named} of the rules of relevance", instead(named, known, none, ""))
     return named
 

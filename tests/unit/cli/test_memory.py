@@ -178,3 +178,10 @@ def test_an_export_that_cannot_be_finished_leaves_the_files_that_are_there(tmp_p
     with pytest.raises(OSError, match="No space left"):
         replace_with(file, "longer than that")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"whole"]
+
+
+def test_a_censor_has_its_domain_and_code_is_cited_in_a_codex_alone(lore, lorekeep) -> None:
+    lore("memory", "add", "Never change the wire format.", "--kind", "censor", "--domain", "src/api", "-c", "none")
+    assert [one.domain for one in lorekeep.service.kept.all_of(ME)] == ["src/api"]
+    refused = lore("memory", "add", "It is slow.", "--cite", "a.py:1-3", "-c", "none")
+    assert (refused.returncode, "name its codex with -c" in refused.stderr) == (2, True), refused.stderr

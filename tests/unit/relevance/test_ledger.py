@@ -140,4 +140,4 @@ def test_a_variant_that_there_is_not_is_refused_with_those_that_there_are() -> N
     )
     with pytest.raises(InvalidRequest) as raised:
         chosen_variant("lean", "", None)
-    assert raised.value.hint == "context-relevance.json has none under variants"
+    assert raised.value.hint == "context-relevance.json had none under variants when the daemon started"
