@@ -191,7 +191,11 @@ def test_a_memory_never_becomes_a_control_token(house):
 
 
 def test_everything_a_person_does_with_a_memory(house, tmp_path):
-    decision = add(house, "Use SQLite.", "--kind", "decision", "--cite", "src/a.py:3-5")
+    code = house.folder / "kept" / "src"
+    code.mkdir(parents=True)
+    (code / "a.py").write_text("import sqlite3\n\n\ndef store():\n    return sqlite3.connect('a')\n")
+    house.json("load", str(code.parent), "--wait")
+    decision = add(house, "Use SQLite.", "--kind", "decision", "--cite", "src/a.py:3-5", "-c", "kept")
     house.json("memory", "outcome", decision["id"], "success")
     house.json("memory", "rate", decision["id"], "up")
     one = house.json("memory", "show", decision["id"][:5])["memory"]
