@@ -59,6 +59,7 @@ AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
 pydantic_ai.BANNER_ENABLED = False  # it advertises on the terminal, and in the log where it takes us for a coding agent
 PROVIDER = "lorekeep"
 MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
+MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
 TOOL_S = 10  # seconds that a tool may take
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
 LESS = "ask again, or ask something narrower"
@@ -95,6 +96,13 @@ class SearchArchive:
         if found.failed:
             return f"failed: {'; '.join(found.notices)}"
         return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
+
+
+def cut_result(text: str) -> str:
+    """A tool's result of at most `MOST_CHARS`, and that it was cut."""
+    if len(text) <= MOST_CHARS:
+        return text
+    return f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS:,} of {len(text):,} characters"
 
 
 @dataclass

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 
 from codex.words import STOP_WORDS, words
 from orchestrator.karma.ranking import referenced
-from orchestrator.karma.recall import MEMORY_NODES, ShownEntry, tokens_of
+from orchestrator.karma.recall import MEMORY_NODES, ShownEntry
+from orchestrator.karma.sizes import tokens_of
 from orchestrator.relevance.gate import FiredRule, Relevance
 
 BY_ANSWER, BY_QUESTION = "answer", "next question"

@@ -10,7 +10,6 @@ What a model writes is a proposal: no model is shown it until a person confirms 
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -18,15 +17,16 @@ from typing import Any, Literal
 from pydantic_ai import RunContext
 
 from formatters.context import TurnContext
+from orchestrator.answering.agent import cut_result
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.sizes import in_line
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 
 MOST_FOUND = 8
-MOST_CHARS = 8_000  # of a memory in full: about as much as a search of the codebase gives
 QUOTED = 100  # characters of a memory that a doubt names
 MODEL = "model"  # the source of what a model proposed
 PRIVATE = "refused: this conversation is private, so nothing of it is kept"
@@ -100,16 +100,13 @@ class MemoryTools:
 
     def _recalled(self, turn: TurnContext, query: str, kind: str) -> str:
         kinds = [kind] if kind else list(self.store.kinds)
-        asked = (turn.sigil.uid, _codex(turn), query, dict.fromkeys(kinds, MOST_FOUND))
-        found = self._relevant(*asked)
+        search = MemorySearch(self.store, self.meaning)
+        found = search.find(turn.sigil.uid, _codex(turn), query, dict.fromkeys(kinds, MOST_FOUND))
+        found = [one for one in found if one.similarity >= FLOOR][:MOST_FOUND]
         if turn.codex is not None:
-            self.staleness.check(turn.codex.name, found)
-            found = self._relevant(*asked)
-        return "\n".join(map(_in_short, found)) or "nothing is remembered about it"
-
-    def _relevant(self, *asked: Any) -> list[MemoryRecord]:
-        found = MemorySearch(self.store, self.meaning).find(*asked)
-        return [one.record for one in found if one.similarity >= FLOOR][:MOST_FOUND]
+            self.staleness.check(turn.codex.name, [one.record for one in found])
+            found = search.reread(found)
+        return "\n".join(_in_short(one.record) for one in found) or "nothing is remembered about it"
 
     def _proposed(self, turn: TurnContext, text: str, subject: str = "", attribute: str = "") -> str:
         if turn.private:
@@ -136,18 +133,15 @@ def _codex(turn: TurnContext) -> str | None:
 
 
 def _in_short(record: MemoryRecord) -> str:
-    outdated = f" (may be outdated: {record.suspect})" if record.suspect else ""
-    text = " ".join(record.summary.split())
-    return f"{record.id} {record.kind}, {_day(record.created)}, {record.state}: {text}{outdated}"
+    said = record.with_doubt(in_line(record.summary))
+    return f"{record.id} {record.kind}, {_day(record.created)}, {record.state}: {said}"
 
 
 def _in_full(record: MemoryRecord) -> str:
-    cited: Sequence[str] = [f"{one.path}:{one.start}-{one.end}" if one.start else one.path for one in record.evidence]
+    cited = [f"{one.path}:{one.start}-{one.end}" if one.start else one.path for one in record.evidence]
     about = f" about {', '.join(cited)}" if cited else ""
-    outdated = f"\nThis may be outdated: {record.suspect}." if record.suspect else ""
-    text = record.text[:MOST_CHARS]
-    cut = f"\n(cut: the first {MOST_CHARS:,} of {len(record.text):,} characters)" if text != record.text else ""
-    return f"{record.kind} of {_day(record.created)}, {record.state}{about}:\n{text}{outdated}{cut}"
+    head = record.with_doubt(f"{record.kind} of {_day(record.created)}, {record.state}{about}")
+    return cut_result(f"{head}:\n{record.text}")
 
 
 def _day(at: float) -> str:

@@ -16,11 +16,11 @@ from pydantic_ai.tools import Tool
 from formatters.blocks import BrokenPlugin
 from formatters.context import TurnContext, Turning
 from formatters.registry import RegisteredTool
+from orchestrator.answering.agent import cut_result
 from orchestrator.errors import LoreError
 
 MOST_AT_ONCE = 4  # calls, those among them that nobody waits for any more
 THREAD = "tool of a package"
-MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
 
 
 class PackageTools:
@@ -54,8 +54,7 @@ class PackageTools:
             why = f"{type(fault).__name__}: {fault}"
             self._on_failure(BrokenPlugin(one.distribution, one.tool.name, why))
             raise LoreError(f"{one.tool.name}: {why}", "go on without it") from fault
-        cut = "" if len(result) <= MOST_CHARS else f"\n… cut after {MOST_CHARS:,} of {len(result):,} characters"
-        return result[:MOST_CHARS] + cut
+        return cut_result(result)
 
     async def _in_a_thread(self, work: Callable[[], Any]) -> Any:
         """Of its own, that ends with the process: those of the pool are needed for files and databases."""

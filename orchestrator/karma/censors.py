@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from codex.words import query_words, stem, words
 from orchestrator.karma.learning import statements
 from orchestrator.karma.records import Kind, MemoryRecord, WatchedText
+from orchestrator.karma.sizes import sentences
 
 MOST_PASSAGE = 200  # characters of the passage that is told
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _FORBIDS = re.compile(
     r"\b(?:never|not|no|cannot|avoid(?:s|ed|ing)?|without|instead of|rather than|forbid(?:s|den)?|refuse[sd]?)\b|n['’]t\b",
     re.IGNORECASE,
@@ -41,21 +41,21 @@ def triggered_by(
     the answer; each is read as one sentence, and none of them forbids anything."""
     found = []
     read = {WatchedText.QUESTION: question, WatchedText.ANSWER: answer}
-    sentences = {watched: list(_sentences(text)) for watched, text in read.items()}
-    sentences[WatchedText.ANSWER] += [_read(call) for call in calls]
+    allowing = {watched: list(_allowing(text)) for watched, text in read.items()}
+    allowing[WatchedText.ANSWER] += [_read(call) for call in calls]
     for one in censors:
         wanted = frozenset(map(stem, query_words(one.trigger)))
-        passages = sentences[one.watches or WatchedText.ANSWER]
+        passages = allowing[one.watches or WatchedText.ANSWER]
         passage = next((text for text, stems in passages if wanted and wanted <= stems), None)
         if passage is not None:
             found.append(Triggered(one, passage))
     return found
 
 
-def _sentences(text: str) -> Iterator[tuple[str, frozenset[str]]]:
+def _allowing(text: str) -> Iterator[tuple[str, frozenset[str]]]:
     """Those that forbid nothing, each with the stems of its words."""
-    for sentence in _SENTENCE.split(text):
-        if sentence.strip() and not _FORBIDS.search(sentence):
+    for sentence in sentences(text):
+        if not _FORBIDS.search(sentence):
             yield _read(sentence)
 
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.karma.learning import one_line, own_words, statements
+from orchestrator.karma.learning import own_words, statements
 from orchestrator.karma.records import DAY_S, Kind, MemoryRecord, MemoryState, NewMemory
+from orchestrator.karma.sizes import in_line
 from orchestrator.relevance.intent import is_greeting
 
 QUIET_S = 12 * 3600.0  # a night: what is gone on with next morning is one conversation as a rule
@@ -54,9 +55,9 @@ def episode_of(past: PastConversation) -> NewMemory | None:
     said = list(dict.fromkeys(one for text in past.asked for one in statements(text) if one.sure))
     told = {one.text.rstrip(".") for one in said}
     lines = [
-        *(f"Decided: {one_line(one.text, MOST_LINE)}" for one in said if one.kind is Kind.DECISION),
-        *(f"In short: {one_line(text, MOST_GIST)}" for text in past.gists),
-        *(f"Noted: {one_line(one.text, MOST_LINE)}" for one in said if one.kind is not Kind.DECISION),
+        *(f"Decided: {in_line(one.text, MOST_LINE)}" for one in said if one.kind is Kind.DECISION),
+        *(f"In short: {in_line(text, MOST_GIST)}" for text in past.gists),
+        *(f"Noted: {in_line(one.text, MOST_LINE)}" for one in said if one.kind is not Kind.DECISION),
         *(f"Asked: {one}" for one in dict.fromkeys(asked[1:]) if one.rstrip(".") not in told),
     ]
     return NewMemory(
@@ -71,7 +72,7 @@ def episode_of(past: PastConversation) -> NewMemory | None:
 
 def _asked(text: str) -> str:
     """One line of it; '' of a greeting, of chatter, and of nothing but what was pasted."""
-    line = one_line(own_words(text), MOST_LINE)
+    line = in_line(own_words(text), MOST_LINE)
     return "" if is_greeting(line) or len(line.split()) < LEAST_WORDS else line
 
 

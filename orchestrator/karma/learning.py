@@ -15,6 +15,7 @@ from typing import Literal
 
 from orchestrator.karma.learning_rules import WHY, LearningRule, LearningRules, shipped_rules
 from orchestrator.karma.records import DecisionOutcome, Kind, MemoryState, NewMemory, Severity, WatchedText
+from orchestrator.karma.sizes import in_line
 from orchestrator.prompt.phrases import read_part
 from orchestrator.relevance.intent import is_greeting
 
@@ -147,11 +148,11 @@ def agreed(text: str, before: str) -> list[Statement]:
 
 def counter_memory(voted: VotedAnswer) -> NewMemory:
     """Why an answer was wrong, as a proposal that cites its trace."""
-    asked, said = (one_line(text, MOST_QUOTED) for text in (voted.question, voted.answer))
+    asked, said = (in_line(text, MOST_QUOTED) for text in (voted.question, voted.answer))
     return NewMemory(
         uid=voted.uid,
         kind=Kind.FACT,
-        text=f'Asked "{asked}", the answer "{said}" was wrong: {_sentence(voted.note)}',
+        text=f'{_sentence(voted.note)} It was wrong to answer "{said}" to "{asked}".',
         codex=voted.codex,
         subject=voted.source,
         attribute="wrong",
@@ -159,11 +160,6 @@ def counter_memory(voted: VotedAnswer) -> NewMemory:
         sigil=voted.sigil,
         state=MemoryState.PROPOSED,
     )
-
-
-def one_line(text: str, most: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def outcome_told(text: str) -> DecisionOutcome | None:

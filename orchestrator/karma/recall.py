@@ -27,6 +27,7 @@ from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, r
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
 from orchestrator.karma.schema import CITING
 from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.sizes import in_line, tokens_of
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.standing import in_domain, standing
 from orchestrator.karma.store import MemoryStore, marks
@@ -42,7 +43,6 @@ from orchestrator.relevance.intent import (
     memory_plan,
 )
 
-TOKEN_CHARS = 4
 DECIDING = "decision"  # the frame
 SOURCE = "memory:"  # before the id, in what a prompt says of its items
 SHORTENED = "shortened to save room"
@@ -241,7 +241,7 @@ class Recall:
         """What stands in every block."""
         holds = _domains_of(question, frame)
         chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of, holds)
-        return tuple(replace(_shown(record, _with_reason(record, text)), node=node) for node, record, text in chosen)
+        return tuple(replace(_shown(record, _told(record, text)), node=node) for node, record, text in chosen)
 
     def _found(
         self,
@@ -264,7 +264,7 @@ class Recall:
         turns = question.turns[-2 * frame.window :]
         least = question.prefetch.min_trust
         chosen = [
-            replace(one, shown=_with_reason(one.record, one.shown))
+            replace(one, shown=_told(one.record, one.shown))
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
             if not _is_told(one.record.id, one.shown, stands)
         ]
@@ -355,21 +355,15 @@ def _domains_of(question: RecallQuestion, frame: Frame) -> Callable[[str], bool]
     return lambda domain: in_domain(domain, (frame.name,), paths())
 
 
-def tokens_of(text: str) -> int:
-    """Estimated."""
-    return -(-len(text) // TOKEN_CHARS)
-
-
-def _with_reason(record: MemoryRecord, text: str) -> str:
-    """One line; a memory whose code changed says so to the model."""
-    line = text if record.verbatim else " ".join(text.split())
-    return f"{line} (may be outdated: {record.suspect})" if record.suspect else line
+def _told(record: MemoryRecord, text: str) -> str:
+    """In one line, but for a verbatim one."""
+    return record.with_doubt(text if record.verbatim else in_line(text))
 
 
 def _shown(record: MemoryRecord, text: str) -> ShownEntry:
     """Its line, where that is shorter than the text, and what no need of room may change."""
     pinned = record.verbatim or record.pinned or record.kind is Kind.CENSOR
-    short = "" if pinned else _with_reason(record, record.micro)
+    short = "" if pinned else _told(record, record.micro)
     return ShownEntry(
         record.id, record.kind, text, record.updated, short=short if len(short) < len(text) else "", pinned=pinned
     )

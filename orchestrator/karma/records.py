@@ -239,6 +239,10 @@ class MemoryRecord:
     def __post_init__(self) -> None:
         _name(self)
 
+    def with_doubt(self, text: str) -> str:
+        """What says this of it, to a model, where the code that it is about changed."""
+        return f"{text} (may be outdated: {self.suspect})" if self.suspect else text
+
     @property
     def is_shown(self) -> bool:
         """Whether a model may be shown it."""

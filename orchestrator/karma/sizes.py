@@ -14,15 +14,15 @@ from orchestrator.karma.records import DecisionOutcome
 
 CHARACTERS = 4  # of a token
 MICRO, SUMMARY = 20 * CHARACTERS, 100 * CHARACTERS
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
-_BLANK = re.compile(r"\s+")
+# The number of a step ends no sentence: "How to release: 1. Tag it."
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\s\d\.)(?<!\s\d\d\.)\s+|\n+")
 
 
 def micro_of(text: str, confidence: float, outcome: DecisionOutcome | None, *, verbatim: bool = False) -> str:
     """One line. Brackets hold what qualifies it: the outcome, and a confidence below 1."""
     notes = [outcome.value] if outcome is not None else []
     notes += [f"{confidence:.0%} sure"] if confidence < 1 else []
-    line = _one_line(text) if verbatim else _cut(_one_line(_sentences(text)[0]), MICRO)
+    line = in_line(text) if verbatim else in_line((*sentences(text), text)[0], MICRO)
     return f"{line} [{', '.join(notes)}]" if notes else line
 
 
@@ -31,25 +31,26 @@ def summary_of(text: str, *, verbatim: bool = False) -> str:
     if verbatim:
         return text.strip()
     taken = ""
-    for sentence in _sentences(text):
-        longer = f"{taken} {_one_line(sentence)}".strip()
+    for sentence in sentences(text):
+        longer = f"{taken} {in_line(sentence)}".strip()
         if len(longer) > SUMMARY:
             break
         taken = longer
-    return taken or _cut(_one_line(text), SUMMARY)
+    return taken or in_line(text, SUMMARY)
 
 
-def _sentences(text: str) -> list[str]:
-    return [one for one in _SENTENCE_END.split(text.strip()) if one.strip()] or [text]
+def sentences(text: str) -> list[str]:
+    return [one for one in _SENTENCE_END.split(text.strip()) if one.strip()]
 
 
-def _one_line(text: str) -> str:
-    return _BLANK.sub(" ", text).strip()
-
-
-def _cut(line: str, most: int) -> str:
-    """At the last word that fits."""
-    if len(line) <= most:
+def in_line(text: str, most: int | None = None) -> str:
+    """In one line of at most so many characters, which ends at the last word that fits."""
+    line = " ".join(text.split())
+    if most is None or len(line) <= most:
         return line
-    head = line[: most - 1]
-    return (head.rpartition(" ")[0] or head) + "…"
+    return (line[:most].rpartition(" ")[0] or line[: most - 1]) + "…"
+
+
+def tokens_of(text: str) -> int:
+    """Estimated."""
+    return -(-len(text) // CHARACTERS)

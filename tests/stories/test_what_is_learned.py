@@ -90,7 +90,7 @@ def test_a_down_vote_proposes_why_the_answer_was_wrong_and_no_model_is_shown_tha
     house.json("feedback", trace, "down", "--note", "the cache is memcached")
     (one,) = remembered(house)
     assert (one["state"], one["source"]) == ("proposed", f"trace:{trace}")
-    assert one["text"].endswith("was wrong: The cache is memcached.")
+    assert one["text"].startswith("The cache is memcached. It was wrong to answer ")
     assert asked(house, "what is the cache?")["memories"] == []
     house.json("memory", "confirm", one["id"])
     assert [each["id"] for each in asked(house, "what is the cache?")["memories"]] == [one["id"]]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
+from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.conversations import SessionStore, StoredTurn
-from orchestrator.answering.memory_tools import MOST_CHARS, PRIVATE, MemoryTools
+from orchestrator.answering.memory_tools import PRIVATE, MemoryTools
 from orchestrator.errors import NotFound
 from orchestrator.karma.records import CodeCitation, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.staleness import Staleness
@@ -78,7 +79,7 @@ async def test_a_memory_longer_than_a_tool_may_give_is_cut_and_says_so(tools: Me
     one = remember(tools, "word " * 4_000)
     told = await tools.expand_detail(asking(), one.id)
     assert len(told) < MOST_CHARS + 200
-    assert told.endswith(f"(cut: the first {MOST_CHARS:,} of {len(one.text):,} characters)")
+    assert f"\n… cut after {MOST_CHARS:,} of " in told
 
 
 async def test_what_no_model_is_shown_is_not_read_by_its_id_either(tools: MemoryTools) -> None:

@@ -12,8 +12,9 @@ from formatters.context import SigilView, TurnContext, Turning
 from formatters.plugins import ModelTool
 from formatters.registry import RegisteredTool
 from orchestrator.answering import agent
+from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.memory_tools import MemoryTools
-from orchestrator.answering.package_tools import MOST_AT_ONCE, MOST_CHARS, THREAD, PackageTools
+from orchestrator.answering.package_tools import MOST_AT_ONCE, THREAD, PackageTools
 from orchestrator.prompt.composing import Composer, TokenCache
 from orchestrator.prompt.situation import OUR_TOOLS
 

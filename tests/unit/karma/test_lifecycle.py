@@ -221,7 +221,7 @@ def test_a_down_vote_with_a_note_proposes_why_the_answer_was_wrong_and_cites_its
 ) -> None:
     memories.voted(WRONG)
     (made,) = store.all_of(ME)
-    assert made.text == 'Asked "what is the cache?", the answer "The cache is Redis." was wrong: It is memcached.'
+    assert made.text == 'It is memcached. It was wrong to answer "The cache is Redis." to "what is the cache?".'
     assert (made.state, made.source, made.codex) == (S.PROPOSED, "trace:ab12", "demo")
     memories.voted(WRONG)
     assert len(store.all_of(ME)) == 1

@@ -14,9 +14,9 @@ from orchestrator.karma.recall import (
     RecallQuestion,
     karma_from_json,
     karma_to_json,
-    tokens_of,
 )
 from orchestrator.karma.records import Kind, MemoryRecord, NewMemory
+from orchestrator.karma.sizes import tokens_of
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.standing import STANDING, in_domain, standing
 from orchestrator.karma.store import MemoryStore
