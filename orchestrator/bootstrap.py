@@ -1,7 +1,7 @@
 """Names and wires every part, once. The only place that knows them all."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import STATES, CodexStateStore
@@ -232,17 +233,12 @@ def meaning_of(memories: MemoryStore, vectors: VectorIndex, meaning: Meaning) ->
 
 def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
     """Compares memories with the files of a codex as questions meet them."""
+    files = files_of(storage, codices)
+    return Staleness(storage.memories, files.text_of, files.paths_of)
 
-    def text_of(codex: str, path: str) -> str | None:
-        with translated():
-            found = codices.residents.digests(codex, [path])
-            return storage.library.catalog.document_by_digest(path, found[path]).text if path in found else None
 
-    def paths_of(codex: str) -> Iterable[str]:
-        with translated():
-            return codices.residents.paths(codex)
-
-    return Staleness(storage.memories, text_of, paths_of)
+def files_of(storage: Storage, codices: CodexParts) -> CodexFiles:
+    return CodexFiles(storage.library.catalog, codices.residents)
 
 
 @dataclass(frozen=True)
@@ -313,12 +309,16 @@ def answerer_of(
 ) -> "Answerer":
     """Made when it is first needed: the agent's framework is large."""
     from orchestrator.answering.agent import Answerer, SearchArchive
+    from orchestrator.answering.codex_tools import CodexTools
     from orchestrator.answering.memory_tools import MemoryTools
     from orchestrator.answering.package_tools import PackageTools
 
     memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices), storage.memory_meaning)
     packages = PackageTools(registry.tools.values(), plugins.in_a_call)
-    return Answerer([SearchArchive(searcher, model_ready).search_archive, *memories.functions, *packages.functions])
+    files = files_of(storage, codices)
+    look = CodexTools(files.text_of, files.paths_of)
+    search = SearchArchive(searcher, model_ready)
+    return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
 
 
 def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate) -> About:

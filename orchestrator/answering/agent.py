@@ -21,7 +21,14 @@ from typing import Any, cast
 import pydantic_ai
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.exceptions import AgentRunError, UsageLimitExceeded
-from pydantic_ai.messages import CustomEvent, ModelMessage, ModelResponse, ModelResponseStreamEvent, ToolReturnPart
+from pydantic_ai.messages import (
+    CustomEvent,
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.run import AgentRun
@@ -45,7 +52,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.errors import LoreError
 from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
-from orchestrator.prompt.situation import lacking_scope
+from orchestrator.prompt.situation import OUR_TOOLS, lacking_scope
 from orchestrator.service import Text, Thought, ToolCall
 
 Compose = Callable[[TurnContext], Awaitable[InferenceJob]]
@@ -62,6 +69,9 @@ MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it
 MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
 TOOL_S = 10  # seconds that a tool may take
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
+CALLED_BEFORE = (
+    "called before with the same arguments: the result stands above; answer from it, or ask for something else"
+)
 LESS = "ask again, or ask something narrower"
 CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model
 THOUGHT = ("<think>", "</think>")
@@ -114,13 +124,25 @@ class GuardedTools(WrapperToolset[TurnContext]):
     ) -> Any:
         if lacked := lacking_scope(ctx.deps.sigil, name):
             return f"refused: the sigil {ctx.deps.sigil.name} lacks the scope {lacked}"
+        if name in OUR_TOOLS and _was_answered(name, tool_args, ctx.messages):
+            return CALLED_BEFORE
         try:
             async with asyncio.timeout(TOOL_S):
-                return await super().call_tool(name, tool_args, ctx, tool)
+                return cut_result(await super().call_tool(name, tool_args, ctx, tool))
         except TimeoutError:
             return f"failed: {name} took longer than {TOOL_S} seconds"
         except LoreError as fault:
             return f"failed: {fault.message}"
+
+
+def _was_answered(name: str, arguments: Mapping[str, Any], messages: Sequence[ModelMessage]) -> bool:
+    """Whether this turn has the result of the same call: a small model repeats itself, and a passage would stand twice.
+    What failed may be tried again."""
+    parts = [part for message in messages for part in message.parts]
+    told = {part.tool_call_id: part.model_response_str() for part in parts if isinstance(part, ToolReturnPart)}
+    calls = [part for part in parts if isinstance(part, ToolCallPart) and part.tool_name == name]
+    same = [told[one.tool_call_id] for one in calls if one.tool_call_id in told and one.args_as_dict() == arguments]
+    return any(not one.startswith("failed:") for one in same)
 
 
 class Answerer:

@@ -17,7 +17,6 @@ from typing import Any, Literal
 from pydantic_ai import RunContext
 
 from formatters.context import TurnContext
-from orchestrator.answering.agent import cut_result
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord, MemoryState, NewMemory
@@ -141,7 +140,7 @@ def _in_full(record: MemoryRecord) -> str:
     cited = [f"{one.path}:{one.start}-{one.end}" if one.start else one.path for one in record.evidence]
     about = f" about {', '.join(cited)}" if cited else ""
     head = record.with_doubt(f"{record.kind} of {_day(record.created)}, {record.state}{about}")
-    return cut_result(f"{head}:\n{record.text}")
+    return f"{head}:\n{record.text}"
 
 
 def _day(at: float) -> str:

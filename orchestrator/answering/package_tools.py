@@ -16,7 +16,6 @@ from pydantic_ai.tools import Tool
 from formatters.blocks import BrokenPlugin
 from formatters.context import TurnContext, Turning
 from formatters.registry import RegisteredTool
-from orchestrator.answering.agent import cut_result
 from orchestrator.errors import LoreError
 
 MOST_AT_ONCE = 4  # calls, those among them that nobody waits for any more
@@ -54,7 +53,7 @@ class PackageTools:
             why = f"{type(fault).__name__}: {fault}"
             self._on_failure(BrokenPlugin(one.distribution, one.tool.name, why))
             raise LoreError(f"{one.tool.name}: {why}", "go on without it") from fault
-        return cut_result(result)
+        return result
 
     async def _in_a_thread(self, work: Callable[[], Any]) -> Any:
         """Of its own, that ends with the process: those of the pool are needed for files and databases."""

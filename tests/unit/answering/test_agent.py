@@ -2,19 +2,22 @@
 
 import json
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_ai import RunContext
 from support.scripted_agent import HIT, Archive, Bench, ScriptedEngine, finished, text_of
 
 from codex.errors import CodexError
 from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
 from orchestrator.answering.agent import (
+    CALLED_BEFORE,
+    MOST_CHARS,
     MOST_REQUESTS,
     AnswerParser,
     Finished,
@@ -36,9 +39,15 @@ CALL = '<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</t
 
 @pytest.fixture(name="bench")
 def builder_of_benches(composer: Composer, tokens: TokenCache) -> Callable[..., Bench]:
-    def build(*script: str | Exception, archive: Archive | None = None, calls: bool = True, **engine: object) -> Bench:
+    def build(
+        *script: str | Exception,
+        archive: Archive | None = None,
+        calls: bool = True,
+        more: Sequence[object] = (),
+        **engine: object,
+    ) -> Bench:
         scripted = ScriptedEngine(script, **engine)  # type: ignore[arg-type]
-        return Bench(composer, tokens, scripted, archive or Archive(), calls)
+        return Bench(composer, tokens, scripted, archive or Archive(), calls, more)
 
     return build
 
@@ -141,6 +150,33 @@ async def test_a_model_that_only_calls_tools_is_stopped(bench: Benches, a_turn: 
     with pytest.raises(LoreError, match=f"asked for tools {MOST_REQUESTS} times"):
         await one.events(a_turn())
     assert len(one.engine.requests) == MOST_REQUESTS
+
+
+async def test_the_same_call_again_is_answered_by_a_reminder_and_not_carried_out(bench: Benches, a_turn: Turns) -> None:
+    other = CALL.replace("main", "other")
+    one = bench(CALL, other, CALL, "It is main.")
+    assert text_of(await one.events(a_turn())) == "It is main."
+    assert one.archive.queries == [("demo", "main"), ("demo", "other")]
+    assert one.texts[3].endswith(f"<|im_start|>user\n{CALLED_BEFORE}<|im_end|>\n<|im_start|>assistant\n")
+
+
+async def test_a_call_that_failed_may_be_made_again(bench: Benches, a_turn: Turns) -> None:
+    one = bench(CALL, CALL, "No.", archive=Archive(fault=CodexError("the index is gone")))
+    await one.events(a_turn())
+    assert len(one.archive.queries) == 2
+
+
+async def test_a_result_of_a_megabyte_is_cut_and_says_so(bench: Benches, a_turn: Turns) -> None:
+    async def megabyte(ctx: RunContext[TurnContext]) -> str:
+        """A lot."""
+        del ctx
+        return "x" * 1_000_000
+
+    call = '<tool_call>{"name": "megabyte", "arguments": {}}</tool_call>'
+    one = bench(call, "Much.", more=[megabyte])
+    await one.events(a_turn())
+    assert f"… cut after {MOST_CHARS:,} of 1,000,000 characters" in one.texts[1]
+    assert len(one.texts[1]) < len(one.texts[0]) + MOST_CHARS + 300
 
 
 async def test_without_a_tool_format_a_call_is_only_text(bench: Benches, a_turn: Turns) -> None:

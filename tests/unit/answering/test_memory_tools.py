@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
-from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.conversations import SessionStore, StoredTurn
 from orchestrator.answering.memory_tools import PRIVATE, MemoryTools
 from orchestrator.errors import NotFound
@@ -73,13 +72,6 @@ async def test_a_memory_is_read_in_full_with_the_code_that_it_is_about(tools: Me
     told = await tools.expand_detail(asking(), one.id)
     assert told.endswith(one.text)
     assert "about cache.py:1-1" in told
-
-
-async def test_a_memory_longer_than_a_tool_may_give_is_cut_and_says_so(tools: MemoryTools) -> None:
-    one = remember(tools, "word " * 4_000)
-    told = await tools.expand_detail(asking(), one.id)
-    assert len(told) < MOST_CHARS + 200
-    assert f"\n… cut after {MOST_CHARS:,} of " in told
 
 
 async def test_what_no_model_is_shown_is_not_read_by_its_id_either(tools: MemoryTools) -> None:

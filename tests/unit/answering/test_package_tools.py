@@ -13,6 +13,7 @@ from formatters.plugins import ModelTool
 from formatters.registry import RegisteredTool
 from orchestrator.answering import agent
 from orchestrator.answering.agent import MOST_CHARS
+from orchestrator.answering.codex_tools import CodexTools
 from orchestrator.answering.memory_tools import MemoryTools
 from orchestrator.answering.package_tools import MOST_AT_ONCE, THREAD, PackageTools
 from orchestrator.prompt.composing import Composer, TokenCache
@@ -108,5 +109,6 @@ async def test_calls_that_never_end_are_given_up_and_keep_nothing_but_their_plac
 
 
 def test_the_names_of_our_own_tools_are_taken() -> None:
-    theirs = {name for name, value in vars(MemoryTools).items() if asyncio.iscoroutinefunction(value)}
+    tools = (MemoryTools, CodexTools)
+    theirs = {name for one in tools for name, value in vars(one).items() if asyncio.iscoroutinefunction(value)}
     assert theirs | {"search_archive"} == OUR_TOOLS

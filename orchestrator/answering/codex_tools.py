@@ -1,0 +1,94 @@
+"""Tools by which a model looks into the turn's codex. Their results go to State.
+
+    read_file   lines of a file, numbered
+
+What a tool gives is the codex as questions meet it: its current generation with the log of changes. A name that is no file
+of it is refused, whatever lies on the disk: a secret file was never taken in, and a path outside is no file of a codex.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pydantic_ai import RunContext
+
+from codex.documents import lines
+from formatters.context import TurnContext
+from formatters.writers import passage
+from orchestrator.answering.agent import MOST_CHARS
+from orchestrator.errors import NotFound, instead
+
+NO_CODEX = "refused: no codex was chosen for this conversation"
+MOST_LINES = 200  # of one call where no end is named: three screens
+ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of them
+COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
+Context = RunContext[TurnContext]
+TextOf = Callable[[str, str], str | None]
+"""The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
+PathsOf = Callable[[str], Collection[str]]
+
+
+@dataclass(frozen=True)
+class CodexTools:
+    """Every method may raise LoreError. `text_of` and `paths_of` are called in worker threads."""
+
+    text_of: TextOf
+    paths_of: PathsOf
+
+    @property
+    def functions(self) -> tuple[Any, ...]:
+        return (self.read_file,)
+
+    async def read_file(self, ctx: Context, path: str, start: int = 1, end: int = 0) -> str:
+        """Read lines of a file of the codebase. Each line begins with its number.
+
+        Args:
+            path: the file, as search_archive or the codebase names it.
+            start: first line, from 1.
+            end: last line; 0: as many as fit.
+        """
+        turn = ctx.deps
+        if turn.codex is None:
+            return NO_CODEX
+        return await asyncio.to_thread(self._read, turn.codex.name, path, start, end)
+
+    def _read(self, codex: str, path: str, start: int, end: int) -> str:
+        name = path.strip().removeprefix("./")
+        text = self.text_of(codex, name)
+        if text is None:
+            raise no_file(path, self.paths_of(codex))
+        return numbered(name, lines(text), start, end)
+
+
+def no_file(path: str, known: Collection[str]) -> NotFound:
+    """With the nearest names: those that end in the same part first."""
+    last = path.rpartition("/")[2]
+    alike = sorted(one for one in known if one.rpartition("/")[2] == last)
+    near = alike[:3] or [*islice(sorted(known, key=lambda one: abs(len(one) - len(path))), COMPARED)]
+    hint = instead(path, near, "it holds no files", "`lore codex show`")
+    return NotFound(f"{path!r} is no file of this codex; {hint}", hint)
+
+
+def numbered(path: str, text: list[str], start: int, end: int) -> str:
+    """These lines as a passage, as many as a tool may give; what was left out is said."""
+    first = max(1, start)
+    last = min(len(text), end if end >= first else first + MOST_LINES - 1)
+    if first > last:
+        return f"{path} has {len(text):,} lines, and none from {first:,} on"
+    shown = list(_as_many_as_fit(text[first - 1 : last], first))
+    until = first + len(shown) - 1
+    more = f"{path} has {len(text):,} lines\n" if (first, until) != (1, len(text)) else ""
+    return passage(f"{path}:{first}-{until}", "".join(f"{line}\n" for line in shown)) + more
+
+
+def _as_many_as_fit(text: list[str], first: int) -> Iterator[str]:
+    """At least one line, which may be cut."""
+    left = ROOM
+    for number, line in enumerate(text, start=first):
+        whole = f"{number} {line}"
+        left -= len(whole) + 1
+        if left < 0 and number > first:
+            return
+        yield whole if left >= 0 else f"{whole[:ROOM]} … cut, of {len(line):,} characters"
