@@ -126,6 +126,7 @@ def app_of(settings: Settings, program: "Program", stop: asyncio.Event) -> "Star
         max_body=settings.serve.max_body,
         hosts=tcp_hosts(settings.serve.tcp),
         queue=settings.serve.queue,
+        unknown_model=settings.clients.unknown_model,
         stopping=stop,
     )
 

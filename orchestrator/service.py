@@ -109,6 +109,7 @@ class Ask:
     mode: str | None = None
     urgency: str | None = None
     variant: str | None = None  # of the rules of relevance; None: the session's
+    notices: tuple[str, ...] = ()  # what the answer says of the request itself
 
 
 @dataclass(frozen=True)

@@ -407,7 +407,7 @@ class Answers:
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
-        known = (prepared.choice, prepared.served.notice, prepared.recalled.notice)
+        known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.recalled.notice)
         notices = (*known, *prepared.unseen, outdated, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,

@@ -507,6 +507,9 @@ def split(messages: Sequence[Message]) -> SplitMessages:
     """Raises InvalidRequest where they do not end with a question."""
     system = tuple(one.content for one in messages if one.role == "system" and one.content)
     others = [one for one in messages if one.role != "system"]
+    if others and others[-1].role == "assistant":
+        what = "the last message is the assistant's: an answer that a client begins is not continued here"
+        raise InvalidRequest(what, "send a message with role user last")
     if not others or others[-1].role != "user":
         raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
     if not others[-1].content.strip():

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.api import chat, http, identities, memories, operations, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
+from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
 from orchestrator.service import AskEvent, Principal, Service
@@ -29,7 +30,7 @@ from orchestrator.wire.places import HEADER
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
-FREE = frozenset({"/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
+FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
 QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search", "/v1/pause")
 COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
 
@@ -85,6 +86,7 @@ routes = [
     operations.cache,
     operations.events,
     operations.prometheus,
+    operations.health,
     operations.healthz,
     operations.readyz,
 ]
@@ -98,9 +100,11 @@ def create_app(
     max_body: int = DEFAULT_MAX_BODY,
     hosts: frozenset[str] = frozenset(),
     queue: int = DEFAULT_QUEUE,
+    unknown_model: str = REFUSE,
     stopping: asyncio.Event | None = None,
 ) -> Starlette:
-    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `stopping` is set when the daemon ends."""
+    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `unknown_model`: as the setting has it.
+    `stopping` is set when the daemon ends."""
     gate = Gate()
     stopping = stopping or asyncio.Event()
     app = Starlette(
@@ -118,6 +122,7 @@ def create_app(
     app.state.gate = gate
     app.state.queue = QuestionQueue(queue, stopping)
     app.state.stopping = stopping
+    app.state.unknown_model = unknown_model
     app.state.max_body = max_body
     return app
 

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, data, route, started
+from orchestrator.api.names import ModelNotFound, NamedModel, is_missing, known_models, named_model
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
-from orchestrator.errors import InvalidRequest, NotFound, instead
+from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
 from orchestrator.wire.answers import (
-    BARE,
     AnswerFunction,
     AnswerMessage,
     AnswerToolCall,
@@ -34,6 +34,8 @@ from orchestrator.wire.answers import (
     Waiting,
     WaitingComment,
 )
+from orchestrator.wire.base import RequestShape
+from orchestrator.wire.names import ANY_CODEX, CODEX_PREFIX
 from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage, ModelCard, ModelCards
 from orchestrator.wire.requests import (
     ChatMessage,
@@ -44,10 +46,9 @@ from orchestrator.wire.requests import (
     ResponseFormat,
 )
 
-ANY_CODEX = "lore"  # the model id that leaves the choice to the daemon
-CODEX_PREFIX = "lore/"
 DEFAULT_MAX_TOKENS = 2048
 MOST_STOPS = 16
+MOST_NAMED, LONGEST_NAME = 20, 40  # of fields that are ignored: a body holds any number of them
 LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity
 ASKING = (
     "context_length_exceeded",
@@ -59,10 +60,6 @@ ASKING = (
     "paused",
     "engine_failed",
 )
-
-
-class ModelNotFound(NotFound):
-    code = "model_not_found"
 
 
 # -- routes
@@ -80,9 +77,9 @@ async def completions(call: ApiCall, body: ChatRequest) -> CompletionReply | Eve
         chunks = Chunks(model, body.stream_options is not None and body.stream_options.include_usage)
         return await started(call.request.receive, chunks.of(events))
     except NotFound as error:
-        if codex_of(body.model) is None or body.model in await ids(call):
-            raise
-        raise ModelNotFound(error.message, error.hint) from error
+        if await is_missing(call, body.model):
+            raise ModelNotFound(error.message, error.hint) from error
+        raise
 
 
 @route("POST", "/v1/plan", "query", faults=ASKING)
@@ -94,13 +91,13 @@ async def plan(call: ApiCall, body: ChatRequest) -> PlanReply:
 @route("GET", "/v1/models", "query", "codex:read")
 async def models(call: ApiCall) -> ModelCards:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
-    return ModelCards(object="list", data=tuple(map(card, await ids(call))))
+    return ModelCards(object="list", data=tuple(map(card, (await known_models(call)).ids)))
 
 
 @route("GET", "/v1/models/{name:path}", "query", "codex:read", faults=("model_not_found",))
 async def model(call: ApiCall) -> ModelCard:
     """One of them."""
-    known = await ids(call)
+    known = (await known_models(call)).ids
     if call.name not in known and f"{CODEX_PREFIX}{call.name}" not in known:
         raise ModelNotFound(f"no model {call.name}", "GET /v1/models lists them")
     return card(call.name)
@@ -139,29 +136,8 @@ def encoded(row: bytes, encoding: str) -> str | list[float]:
 # -- model ids
 
 
-async def ids(call: ApiCall) -> list[str]:
-    codices = [f"{CODEX_PREFIX}{codex.name}" for codex in await call.service.codices()]
-    return codices + [model.id for model in await call.service.models() if model.loaded]
-
-
 def card(name: str) -> ModelCard:
     return ModelCard(id=name, object="model", created=0, owned_by="lorekeep")
-
-
-def codex_of(model: str) -> str | None:
-    """The codex that a model id names; None where it names none. Other models are looked up by the route."""
-    return model.removeprefix(CODEX_PREFIX) if model.startswith(CODEX_PREFIX) else None
-
-
-async def bare(call: ApiCall, model: str) -> str:
-    """The codex of a model id without prefix: the bare model's own name, or else a codex's. Raises ModelNotFound, which
-    names those that there are."""
-    known = await ids(call)
-    if model in known:
-        return BARE
-    if f"{CODEX_PREFIX}{model}" in known:
-        return model
-    raise ModelNotFound(f"no model {model}", instead(model, known, "`lore load` makes one", "GET /v1/models"))
 
 
 # -- a request as an Ask: what the protocol means here, and what is refused
@@ -169,20 +145,18 @@ async def bare(call: ApiCall, model: str) -> str:
 
 async def asked(call: ApiCall, body: ChatRequest) -> Ask:
     """Raises InvalidRequest, ModelNotFound."""
-    codex = codex_of(body.model)
-    if codex is None and body.model not in ("", ANY_CODEX):
-        codex = await bare(call, body.model)
-    return ask_of(body, call.principal, codex)
+    named = await named_model(call, body.model)
+    return ask_of(body, call.principal, named)
 
 
-def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
-    """`codex` is what the model id named. Raises InvalidRequest."""
+def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:
+    """`named` is what the model id means. Raises InvalidRequest."""
     refuse_unsupported(body)
     lore = body.lore
     return Ask(
         principal=principal,
         messages=tuple(map(message_of, body.messages)),
-        codex=agreed(codex, lore.codex),
+        codex=agreed(named.codex, lore.codex),
         session=lore.session,
         continue_last=lore.continue_last,
         identity=lore.identity,
@@ -209,6 +183,7 @@ def ask_of(body: ChatRequest, principal: Principal, codex: str | None) -> Ask:
         mode=lore.mode,
         urgency=lore.urgency,
         variant=lore.variant,
+        notices=tuple(filter(None, (named.notice, ignored(body)))),
     )
 
 
@@ -220,6 +195,13 @@ def refuse_unsupported(body: ChatRequest) -> None:
         raise InvalidRequest("tool_choice: only auto and none are offered", "name the tool in the question")
     if body.lore.session is not None and body.lore.continue_last:
         raise InvalidRequest("lore: session and continue exclude each other", "give one of them")
+
+
+def ignored(body: RequestShape) -> str:
+    """What a client sent that means nothing here, in one line. What is empty asks for nothing."""
+    names = sorted(name for name, value in (body.model_extra or {}).items() if value)
+    shown = ", ".join(name[:LONGEST_NAME] for name in names[:MOST_NAMED])
+    return f"ignored, because it means nothing here: {shown}" if names else ""
 
 
 def message_of(message: ChatMessage) -> Message:

@@ -6,7 +6,7 @@ from typing import get_args
 from starlette.responses import PlainTextResponse, Response
 
 from orchestrator.api.http import ApiCall, EventStream, Reply, closing, permitted, route
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.cache import metrics
 from orchestrator.settings.units import in_seconds
 from orchestrator.wire.base import ReplyShape
@@ -20,6 +20,7 @@ from orchestrator.wire.replies import (
     CodicesReply,
     DataName,
     Dropped,
+    Health,
     KeptReply,
     KvLossEvent,
     KvLossProgress,
@@ -316,6 +317,15 @@ async def prometheus(call: ApiCall) -> Response:
     status, cache = await call.service.status(call.principal), await call.service.cache()
     memory = await call.service.memory_stats(call.principal) if call.principal.may("memory:read") else None
     return PlainTextResponse(metrics(status, cache, memory, ready=ready), media_type=PROMETHEUS)
+
+
+@route("GET", "/health", anybody=True, faults=("not_ready",))
+async def health(call: ApiCall) -> Health:
+    """As llama-server has it: 200 when an answer can be given, else 503."""
+    ready, detail = await call.service.ready()
+    if not ready:
+        raise NotReady(detail, "ask again when it is ready")
+    return Health(status="ok")
 
 
 @route("GET", "/healthz", anybody=True)

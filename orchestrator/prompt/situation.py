@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from formatters.context import EnvironmentView, SigilView, ToolView, TurnView
 from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
+from orchestrator.wire.names import spelled
 
 SCOPE_OF_TOOLS = "tools:"
 SCOPES_OF_MEMORY = {
@@ -99,12 +100,14 @@ class SessionCodex:
 def choose_codex(
     asked: str | None, cwd: str, candidates: Sequence[ReadableCodex], conversation: SessionCodex | None = None
 ) -> tuple[str | None, str]:
-    """The codex's name, or None for the bare model. And a notice where the folder of the working directory is loaded as
-    several codices and none is named: which one was chosen, and how to choose another."""
+    """The codex's name, or None for the bare model. And a notice which one was chosen, where the folder of the working
+    directory is loaded as several codices and none is named, or where only the beginning of a name was given."""
     if conversation is not None:
         return _kept(asked, candidates, conversation), ""
     if asked is not None:
-        return (None if asked == BARE else _named(asked, candidates)), ""
+        name = None if asked == BARE else _named(asked, candidates)
+        shortened = name is not None and name.casefold() != asked.casefold()
+        return name, f"this is about {name}, the only codex whose name begins with {asked}" if shortened else ""
     *others, chosen = around(cwd, candidates) or [_only(candidates)]
     too = f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"
     return chosen, too if others else ""
@@ -112,7 +115,7 @@ def choose_codex(
 
 def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: SessionCodex) -> str | None:
     kept = conversation.codex or BARE
-    if asked is not None and asked != kept:
+    if asked not in (None, kept) and spelled(asked or "", _names(candidates)) != kept:
         raise InvalidRequest(
             f"session {conversation.name!r} is about codex {kept!r}, not {asked!r}",
             f"leave out the codex, or ask in a new session about {asked!r}",
@@ -127,10 +130,14 @@ def _kept(asked: str | None, candidates: Sequence[ReadableCodex], conversation: 
 
 
 def _named(name: str, candidates: Sequence[ReadableCodex]) -> str:
-    names = sorted({candidate.name for candidate in candidates})
-    if name in names:
-        return name
-    raise no_codex(name, names)
+    found = spelled(name, _names(candidates))
+    if found is None:
+        raise no_codex(name, _names(candidates))
+    return found
+
+
+def _names(candidates: Sequence[ReadableCodex]) -> list[str]:
+    return sorted({candidate.name for candidate in candidates})  # one of several roots is several candidates
 
 
 def around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
@@ -141,7 +148,7 @@ def around(cwd: str, candidates: Sequence[ReadableCodex]) -> list[str]:
 
 
 def _only(candidates: Sequence[ReadableCodex]) -> str:
-    names = sorted({candidate.name for candidate in candidates})  # one of several roots is several candidates
+    names = _names(candidates)
     if len(names) == 1:
         return names[0]
     if not names:

@@ -68,6 +68,18 @@ class ServeSettings(Slice):
     shutdown_grace: Seconds = Field(10.0, ge=0, le=600, description="how long running answers may end by themselves")
 
 
+class ClientSettings(Slice):
+    """What clients get that were made for other servers."""
+
+    unknown_model: str = Field(
+        "refuse",
+        min_length=1,
+        description="who answers a model id that nobody has, such as gpt-4o: default, as if none were named; or an id of "
+        "GET /v1/models",
+        json_schema_extra={"range": "refuse | default | a model id"},
+    )
+
+
 class ModelSettings(Slice):
     """Which model, and how llama.cpp loads it."""
 
@@ -423,6 +435,7 @@ class Settings(Slice):
     """All of it. The field's name is the table's name in TOML."""
 
     serve: ServeSettings = ServeSettings()
+    clients: ClientSettings = ClientSettings()
     model: ModelSettings = ModelSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     governor: GovernorTable = GovernorTable()

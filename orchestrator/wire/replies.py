@@ -67,6 +67,12 @@ class Renamed(ReplyShape):
     name: str = Field(description="the name now")
 
 
+class Health(ReplyShape):
+    """That an answer can be given."""
+
+    status: Literal["ok"] = Field(description="llama-server's word")
+
+
 class Alive(ReplyShape):
     """The daemon runs."""
 

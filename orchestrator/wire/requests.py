@@ -1,12 +1,12 @@
 """Requests of the chat route: what OpenAI's protocol defines, and beside it the `lore` object.
 
-Unknown keys of the protocol are ignored, because clients send many that mean nothing here. Unknown keys of `lore` are
-refused: a misspelt `codex` would be answered from the wrong one.
+Unknown keys of the protocol are ignored and told of, because clients send many that mean nothing here. Unknown keys of
+`lore` are refused: a misspelt `codex` would be answered from the wrong one.
 """
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from orchestrator.wire.base import Plain, RequestShape, StrictRequest, without_nul
 
@@ -150,7 +150,13 @@ class ClientTool(RequestShape):
         return given if not isinstance(given, dict) or "function" in given else {"function": given}
 
 
-class ChatRequest(RequestShape):
+class QuestionBody(RequestShape):
+    """Base of what asks a model. Keys that mean nothing here are kept, so that the answer can name them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ChatRequest(QuestionBody):
     """Body of POST /v1/chat/completions and /v1/plan."""
 
     model: str = Field("", description="lore/NAME: a codex; lore or empty: the one of client.cwd; or the bare model")

@@ -53,7 +53,7 @@ def test_a_stream_says_the_same_and_carries_the_lore_object_in_its_last_chunk(cl
 
 def test_an_unknown_model_is_not_found_and_the_known_ones_are_named(client):
     with pytest.raises(openai.NotFoundError) as refused:
-        client.chat.completions.create(model="lore/vault", messages=[user("hello")])
+        client.chat.completions.create(model="lore/vaulds", messages=[user("hello")])
     assert refused.value.code == "model_not_found"
     assert "vaults" in refused.value.body["hint"]
 

@@ -56,7 +56,15 @@ def served(
     loop = asyncio.new_event_loop()
     service = SmallService(version=version or VERSION)
     stop = asyncio.Event()
-    app = create_app(service, sigils, version=service.version, max_body=max_body, hosts=tcp_hosts(address))
+    unknown = (settings or Settings()).clients.unknown_model
+    app = create_app(
+        service,
+        sigils,
+        version=service.version,
+        max_body=max_body,
+        hosts=tcp_hosts(address),
+        unknown_model=unknown,
+    )
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
     thread.start()
     try:

@@ -77,6 +77,7 @@ def lore_of(ask: Ask) -> Lore:
         session=ask.session or ("brave-otter" if ask.session == "" else None),
         began=ask.session in ("", "fresh"),
         model="builtin:quoter",
+        notices=ask.notices,
         codex=CodexInAnswer(
             name="demo", root="/src/demo", generation=1, branch="main", revision="1a2b3c4d", amendments=("a.py", "b.py")
         ),

@@ -69,6 +69,7 @@ from orchestrator.wire.memories import (
     MemoryStats,
     MemoryView,
 )
+from orchestrator.wire.names import spelled
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
@@ -179,7 +180,7 @@ class SmallService:
     def check(self, ask: Ask, question: str) -> None:
         if question in REFUSALS:
             raise REFUSALS[question]
-        if ask.codex not in (None, "none", *self.known):
+        if ask.codex not in (None, "none") and not spelled(ask.codex, list(self.known)):
             raise NotFound(f"no codex {ask.codex}", f"there are: {', '.join(self.known)}")
         if ask.session:
             self.talks.setdefault(ask.session, []).append(question)

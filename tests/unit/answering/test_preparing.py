@@ -63,7 +63,7 @@ def test_a_sigil_is_who_the_kernel_says() -> None:
     [
         ((), "must be the user's question"),
         ((Message("system", "be short"),), "must be the user's question"),
-        ((Message("user", "how?"), Message("assistant", "so")), "must be the user's question"),
+        ((Message("user", "how?"), Message("assistant", "so")), "an answer that a client begins is not continued"),
         ((Message("user", "how?"), Message("tool", "42")), "must be the user's question"),
         ((Message("user", " \n"),), "the question is empty"),
     ],

@@ -285,6 +285,14 @@ def test_ready_is_not_the_same_as_healthy(http, lorekeep):
     assert http.get("/healthz").status_code == 200
 
 
+def test_health_is_as_llama_server_has_it(http, lorekeep):
+    assert http.get("/health").json() == {"status": "ok"}
+    lorekeep.service.known.clear()
+    refused = http.get("/health")
+    assert (refused.status_code, refused.json()["error"]["type"]) == (503, "unavailable_error")
+    assert refused.json()["error"]["message"] == "loading the model"
+
+
 def test_status_names_the_version(http):
     status = http.get("/v1/status").json()
     assert {"version", "model", "engine", "governor", "codices", "sessions", "queue"} <= set(status)

@@ -84,6 +84,32 @@ def test_a_named_codex_is_taken() -> None:
     assert name_of("other", "/src", ALL) == "other"
 
 
+def test_the_beginning_of_a_name_is_enough_where_only_one_codex_begins_so_and_a_notice_says_which() -> None:
+    assert choose_codex("Inn", "", ALL) == ("inner", "this is about inner, the only codex whose name begins with Inn")
+    with pytest.raises(NotFound, match="no codex named 'o'") as refused:
+        name_of("o", "", ALL)
+    assert "outer" in refused.value.hint
+    assert "other" in refused.value.hint
+
+
+def test_the_case_of_a_name_counts_only_between_names_that_differ_in_nothing_else() -> None:
+    assert choose_codex("OUTER", "", ALL) == ("outer", "")
+    upper = ReadableCodex("Outer", "/upper")
+    assert name_of("Outer", "", (*ALL, upper)) == "Outer"
+    with pytest.raises(NotFound):
+        name_of("OUTER", "", (*ALL, upper))
+
+
+def test_a_whole_name_goes_before_one_that_begins_so() -> None:
+    assert choose_codex("inner", "", (INNER, ReadableCodex("inner-tests", "/t"))) == ("inner", "")
+
+
+def test_a_session_knows_its_codex_by_the_beginning_of_its_name() -> None:
+    assert name_of("inn", "", ALL, SessionCodex("s", "inner")) == "inner"
+    with pytest.raises(InvalidRequest, match="is about codex 'inner', not 'out'"):
+        name_of("out", "", ALL, SessionCodex("s", "inner"))
+
+
 def test_none_asks_the_bare_model_whatever_is_loaded() -> None:
     assert name_of("none", "/src", ALL) is None
     assert name_of("none", "", ()) is None
