@@ -74,7 +74,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
-from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
@@ -478,7 +478,7 @@ class Program:
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
         return await self.traces_kept.run(lambda store: store.difference(principal.uid, before, after))
 
-    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
+    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
         before, trace = await self.traces_kept.run(lambda store: store.vote(principal.uid, name, body.vote, body.note))
         voted = VotedAnswer(
             uid=principal.uid,
@@ -493,8 +493,8 @@ class Program:
             moved=body.vote != before,
             may_write=principal.may("memory:write"),
         )
-        await asyncio.to_thread(self.kept_memories.voted, voted)
-        return trace
+        proposed = await asyncio.to_thread(self.kept_memories.voted, voted)
+        return FeedbackReply(trace=trace, proposed=proposed)
 
     # -- what is kept, and its deletion
 

@@ -43,7 +43,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
-from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Service(Protocol):
         ...
 
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff: ...
-    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
+    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
         """Keeps it, and moves the trust of the memories that the answer was shown."""
         ...
 

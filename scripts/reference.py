@@ -81,6 +81,8 @@ def commands_page() -> Iterator[str]:
     for name, command in sorted(commands()):
         yield from ("", f"## {name}", "", " ".join((command.help or "").split()), "")
         yield from filter(None, (parameter_line(parameter) for parameter in command.params))
+        if command.epilog:
+            yield from ("", "```", *(line.strip() for line in command.epilog.splitlines()[2:]), "```")
 
 
 def commands() -> Iterator[tuple[str, Any]]:

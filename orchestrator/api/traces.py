@@ -2,7 +2,7 @@
 
 from orchestrator.api.http import ApiCall, route
 from orchestrator.errors import InvalidRequest
-from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReply, TraceRows
+from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReply, TraceRows
 
 MOST = 1000
 USUAL = 20
@@ -34,10 +34,10 @@ async def trace_diff(call: ApiCall) -> TraceDiff:
 
 
 @route("POST", "/v1/traces/{name}/feedback", "query", faults=("not_found",))
-async def feedback(call: ApiCall, body: FeedbackBody) -> TraceReply:
+async def feedback(call: ApiCall, body: FeedbackBody) -> FeedbackReply:
     """Keeps a vote on an answer, and moves the trust of the memories in its prompt. A later vote replaces it; the same
-    vote again moves no trust."""
-    return TraceReply(trace=await call.service.vote(call.principal, call.name, body))
+    vote again moves no trust. A down vote with a note proposes a memory."""
+    return await call.service.vote(call.principal, call.name, body)
 
 
 @route("GET", "/v1/stats/relevance", "query")

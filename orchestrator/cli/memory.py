@@ -30,7 +30,9 @@ _PLACE = re.compile(r"^(unknown field )?memories\.(\d+)[.:]\s*")
 _CITED = re.compile(r"(.+?)(?::(\d+)(?:-(\d+))?)?")
 
 
-@app.command("list")
+@app.command(
+    "list", epilog=given.examples("lore memory list --kind decision", "lore memory list --codex none --state proposed")
+)
 def list_(
     kind: Annotated[str | None, given.option("--kind KIND", KINDS)] = None,
     codex: Annotated[str | None, given.option("-c, --codex NAME", "of this codex; none: of no codex")] = None,
@@ -51,14 +53,21 @@ def review(as_json: given.Json = False, socket: given.Socket = None) -> None:
     output(report, review_page, as_json=as_json, empty="nothing to review")
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory show 3f2a"))
 def show(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows one memory in full."""
     report = Daemon(socket).call("GET", f"/v1/memories/{route_part(memory, 'memory')}")
     output(report, whole_page, as_json=as_json)
 
 
-@app.command()
+@app.command(
+    epilog=given.examples(
+        'lore memory add "The cache is Redis." --about cache --attribute engine',
+        'lore memory add "We chose SQLite, because it is one file." --kind decision --cite src/store.py:10-40',
+        'lore memory add "Never push to main." --kind censor',
+        "git show HEAD:RELEASING.md | lore memory add - --kind procedure",
+    )
+)
 def add(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="what is to be remembered; - reads standard input")],
     kind: Annotated[str, given.option("--kind KIND", KINDS)] = "fact",
@@ -102,7 +111,7 @@ def add(
     done(report, added_words(report["memory"]), as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory rate 3f2a down"))
 def rate(
     memory: Id,
     vote: Annotated[str, typer.Argument(metavar="up|down", help="whether it helped")],
@@ -115,7 +124,7 @@ def rate(
     changed(memory, {"do": vote}, "trust {trust:.2f}", as_json=as_json, socket=socket)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory confirm 3f2a"))
 def confirm(memory: Id, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Says that it is true."""
     changed(memory, {"do": "confirm"}, "{state}", as_json=as_json, socket=socket)
@@ -133,7 +142,7 @@ def retire(memory: Id, as_json: given.Json = False, socket: given.Socket = None)
     changed(memory, {"do": "retire"}, "{state}", as_json=as_json, socket=socket)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory become 3f2a core"))
 def become(
     memory: Id,
     state: Annotated[str, typer.Argument(metavar="STATE", help="a state that its own leads to")],
@@ -144,7 +153,7 @@ def become(
     changed(memory, {"do": "become", "state": state}, "{state}", as_json=as_json, socket=socket)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory outcome 3f2a success"))
 def outcome(
     memory: Id,
     came: Annotated[str, typer.Argument(metavar="OUTCOME", help="pending, success, partial or failure")],
@@ -155,7 +164,7 @@ def outcome(
     changed(memory, {"do": "outcome", "outcome": came}, "{outcome}", as_json=as_json, socket=socket)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory forget 3f2a"))
 def forget(
     memory: Id,
     yes: Annotated[bool, given.option("--yes", "do not ask")] = False,
@@ -171,7 +180,9 @@ def forget(
     done(daemon.call("DELETE", route), f"forgot {found['id']}: {found['micro']}", as_json=as_json)
 
 
-@app.command()
+@app.command(
+    epilog=given.examples('lore memory search "which cache?"', "lore memory search storage --kind decision -n 3")
+)
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="words, or a question")],
     kind: Annotated[str | None, given.option("--kind KIND", KINDS)] = None,
@@ -188,7 +199,7 @@ def search(
     output(report, found_page, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog=given.examples("lore memory export notes/memories"))
 def export(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="a folder; made where there is none")],
     as_json: given.Json = False,
@@ -209,7 +220,7 @@ def export(
     done(report, f"{plural(len(memories), 'memory', 'memories')} in {target}{removed}", as_json=as_json)
 
 
-@app.command("import")
+@app.command("import", epilog=given.examples("lore memory import notes/memories"))
 def import_(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="what lore memory export wrote")],
     as_json: given.Json = False,

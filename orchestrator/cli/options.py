@@ -12,6 +12,11 @@ def option(spelled: str, meaning: str, **limits: Any) -> Any:
     return typer.Option(*others, name, metavar=metavar or None, help=meaning, **limits)
 
 
+def examples(*lines: str) -> str:
+    """For the end of a command's help, a line each."""
+    return "\n".join(("\b", "Examples:", *(f"  {one}" for one in lines)))
+
+
 Socket = Annotated[str | None, option("--socket PATH", "the daemon's socket")]
 Json = Annotated[bool, option("--json", "print JSON for programs")]
 Config = Annotated[str | None, option("--config FILE", "read this file instead of the usual ones")]

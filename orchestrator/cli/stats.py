@@ -107,7 +107,8 @@ def memory_page(stats: Report) -> str:
 
 
 def memory_row(one: Report) -> tuple[str, ...]:
-    verdict = {True: "reached", False: "missed", None: ""}[one["reached"]]
+    few = "too few yet" if one["measured"] and target(one) else ""
+    verdict = {True: "reached", False: "missed", None: few}[one["reached"]]
     said = f"{one['says']} ({count(one['measured'])} measured)" if one["measured"] else one["says"]
     return TITLES.get(one["name"]) or str(one["name"]), value(one), target(one), verdict, said
 

@@ -68,10 +68,20 @@ def feedback(
         raise Failure(faults.USAGE, f"{vote!r} is neither up nor down")
     route = f"/v1/traces/{route_part(trace, 'trace')}/feedback"
     report = Daemon(socket).call("POST", route, {"vote": vote, "note": why})
-    done(report, f"{report['trace']['id']} has your vote: {vote}", as_json=as_json)
+    done(report, voted_words(report), as_json=as_json)
 
 
 # -- pages
+
+
+def voted_words(report: Report) -> str:
+    """What became of a vote, with what it proposes and what to do with that."""
+    told = f"{report['trace']['id']} has your vote: {report['trace']['vote']}"
+    one = report.get("proposed")
+    if one is None:
+        return told
+    confirm = f"no model is shown it before lore memory confirm {one['id']}"
+    return f"{told}\n{one['state']} {one['id']}: {one['text']}\n{confirm}"
 
 
 def page(report: Report) -> str:

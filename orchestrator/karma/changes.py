@@ -21,6 +21,7 @@ from orchestrator.errors import Conflict, InvalidRequest
 from orchestrator.karma.records import (
     CORE_FROM,
     HIDDEN,
+    JUDGED_FROM,
     KINDS,
     Kind,
     MemoryRecord,
@@ -32,7 +33,6 @@ from orchestrator.karma.records import (
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
 IMPORT = "import"  # the source of what an export brought
 MERGED_WITHIN_S = 48 * 3600.0
-JUDGED_FROM = 5  # judgements: of fewer nothing is concluded
 EFFECTIVE_ABOVE, INEFFECTIVE_BELOW = 0.6, 0.4
 ESCALATED_FROM = 5  # triggers
 

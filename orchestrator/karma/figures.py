@@ -17,10 +17,10 @@ up where nothing was measured. Knows no database and no clock.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.karma.records import DecisionOutcome
+from orchestrator.karma.records import JUDGED_FROM, DecisionOutcome
 
 DAYS = 30  # that the figures look back
-LEAST_JUDGED, MISJUDGED = 5, 0.1  # decisions, and how far confidence and outcome are apart, before it is worth saying
+MISJUDGED = 0.1  # how far confidence and outcome are apart, before it is worth saying
 OUTCOMES = {DecisionOutcome.SUCCESS: 1.0, DecisionOutcome.PARTIAL: 0.5, DecisionOutcome.FAILURE: 0.0}
 """What became of a decision, as the probability that it should have had; of a pending one nothing is known."""
 
@@ -74,8 +74,8 @@ class Measured:
 
     @property
     def reached(self) -> bool | None:
-        """None where nothing was measured, or there is no target."""
-        if self.value is None or (self.least is None and self.most is None):
+        """None where too little was measured, or there is no target."""
+        if self.value is None or self.measured < JUDGED_FROM or (self.least is None and self.most is None):
             return None
         if self.least is not None and self.most is not None:
             return self.least <= self.value <= self.most
@@ -120,7 +120,7 @@ def calibration(decisions: Sequence[JudgedDecision]) -> str:
     outcome."""
     came = [OUTCOMES[one.outcome] for one in decisions if one.outcome in OUTCOMES]
     sure = [one.confidence for one in decisions if one.outcome in OUTCOMES]
-    if len(came) < LEAST_JUDGED or abs(sum(sure) - sum(came)) < MISJUDGED * len(came):
+    if len(came) < JUDGED_FROM or abs(sum(sure) - sum(came)) < MISJUDGED * len(came):
         return ""
     less = "less" if sum(sure) > sum(came) else "more"
     share, meant = sum(came) / len(came), sum(sure) / len(sure)

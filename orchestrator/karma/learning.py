@@ -46,8 +46,13 @@ _MAIL = re.compile(
 )  # and all that stands behind its head
 _QUOTED = re.compile(r"\"[^\"\n]*\"|(?<!\w)'[^'\n]*'(?!\w)")
 _CODE = re.compile(r"`([^`\n]*)`")
-_STEP = re.compile(r"\s{0,3}(\d{1,2})[.)]\s+(\S.*)")
+_STEP = re.compile(r"\s{0,3}(\d{1,3})[.)]\s+(\S.*)")
 _BULLET = re.compile(r"\s{0,3}[-*•]\s+")
+# The head of a line, up to a colon that is none of a time's; a nick or a name with a time may stand without one.
+_HEAD = re.compile(
+    r"(?:[^\n:.!?]|\d:(?=\d\d)){1,60}:(?=\s+\S)|<\w[^>\n]{0,40}>|[\w ]{1,40}?[\[(]?\d{1,2}:\d\d(?: ?[AP]M)?[\])]?\s*\Z"
+)
+_LABEL = re.compile(r"[A-Z][\w'-]*(?: [A-Z][\w'-]*)?:")
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"')]*\s+(?=\S)")
 _CODE_LIKE = re.compile(r"[{};]\s*$|=>|==|:=|\w\(\)|</|\w\s=\s\S|\breturn\s")
 
@@ -129,7 +134,7 @@ def statements(text: str) -> list[Statement]:
     own = own_words(text)
     if rules.not_stated.match(_folded(own).lstrip()):
         return []
-    procedures, rest = _procedures(own.split("\n"), rules)
+    procedures, rest = _procedures(list(_unspoken(own.split("\n"), rules)), rules)
     found = [_stated(sentence, rules) for sentence in _sentences(rest, rules)]
     return list(dict.fromkeys([*procedures, *(one for one in found if one is not None)]))
 
@@ -195,6 +200,21 @@ def own_words(text: str) -> str:
 
 
 # -- sentences
+
+
+def _unspoken(lines: Sequence[str], rules: "LearningRules") -> Iterator[str]:
+    """Without what others wrote: up to an empty line behind a head that says so, one line behind a mere label."""
+    spoken = False
+    for line in lines:
+        head = _HEAD.match(line)
+        if not line.strip():
+            spoken = False
+        elif head is not None and rules.openers.match(_folded(line)) is None:
+            spoken = spoken or rules.others.match(head[0]) is not None
+            if spoken or (_LABEL.fullmatch(head[0]) and _stated(_SENTENCE.split(line)[0], rules) is None):
+                continue
+        if not spoken:
+            yield line
 
 
 def _procedures(lines: Sequence[str], rules: "LearningRules") -> tuple[list[Statement], list[str]]:

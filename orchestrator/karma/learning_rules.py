@@ -18,7 +18,7 @@ _KEYS = frozenset({"kind", "forms", "sure", "named", "needs", "except", "subject
 OUTCOMES = tuple(one.value for one in DecisionOutcome if one is not DecisionOutcome.PENDING)
 _LISTS = (
     *("openers", "remember", "hedges", "unsure", "points_elsewhere", "articles"),
-    *("not_stated", "asks", "lists"),
+    *("not_stated", "asks", "lists", "media", "says"),
     *OUTCOMES,
 )
 _GROUPS = frozenset({"value", "text", "subject", "attribute"})
@@ -58,6 +58,7 @@ class LearningRules:
     not_stated: re.Pattern[str]
     asks: re.Pattern[str]
     lists: re.Pattern[str]
+    others: re.Pattern[str]
     outcome: re.Pattern[str]
     pointers: frozenset[str]
     articles: frozenset[str]
@@ -86,6 +87,7 @@ def read_rules(text: str) -> LearningRules:
         ),
         asks=re.compile(rf",\s*(?:{_either(words['asks'])})[.!]*\Z", re.IGNORECASE),
         lists=re.compile(rf"\s*(?:{_either(words['lists'])})\s*:\Z", re.IGNORECASE),
+        others=_others(words),
         outcome=_outcomes(words),
         pointers=frozenset(words["points_elsewhere"]),
         articles=frozenset(words["articles"]),
@@ -139,6 +141,13 @@ def _openers(words: Mapping[str, list[str]]) -> re.Pattern[str]:
     kept, hedge, others = (_either(words[name]) for name in ("remember", "hedges", "openers"))
     opener = rf"(?P<remember>{kept})|(?P<hedge>{hedge})|(?:{others})"
     return re.compile(rf"(?:(?:{opener})(?:\s*[,:;.!]\s*|\s+))+", re.IGNORECASE)
+
+
+def _others(words: Mapping[str, list[str]]) -> re.Pattern[str]:
+    """What a line's head holds where another person speaks: a medium and who, a verb of saying, a nick, a time."""
+    media, says = _either(words["media"]), _either(words["says"])
+    who = r"(?!(?:as )?(?:i|we)\b)"
+    return re.compile(rf"{who}(?:.*\b(?:{media})\b.*\b(?:from|by)\b|.*\b(?:{says})\b|.*\d:\d\d|\s*[@<]\w)", re.I)
 
 
 def _outcomes(words: Mapping[str, list[str]]) -> re.Pattern[str]:

@@ -92,6 +92,7 @@ class Memories:
             )
         kind = self._kind(body.kind)
         censor = kind == Kind.CENSOR
+        _refuse_foreign(kind, body)
         cited = [CodeCitation(**dict(one)) for one in body.evidence]
         return NewMemory(
             uid=uid,
@@ -142,10 +143,10 @@ class Memories:
         open_ones = [one for one in found if one.state in (MemoryState.RECORDED, MemoryState.PENDING)]
         return [self.store.suggest(turn.uid, one.id, told) for one in open_ones[:1]]
 
-    def voted(self, voted: VotedAnswer) -> None:
+    def voted(self, voted: VotedAnswer) -> NotedMemory | None:
         """A person said whether an answer was right. What it was shown gains or loses trust, procedures that it used are
-        judged, and why it was wrong is proposed as a memory; that it was right after all sets this aside. It says nothing
-        of censors, which stand in every prompt."""
+        judged, and why it was wrong is proposed as a memory, which is given; that it was right after all sets this aside.
+        It says nothing of censors, which stand in every prompt."""
         for one in voted.memories if voted.moved else ():
             with suppress(NotFound):
                 record = self.store.get(voted.uid, one)
@@ -157,7 +158,8 @@ class Memories:
             for each in self.store.records("uid = ? AND subject = ? AND state = 'proposed'", voted.uid, voted.source):
                 self.store.change(voted.uid, each.id, MemoryState.INACTIVE)
         elif voted.note and voted.may_write:
-            self.store.add(counter_memory(voted))
+            return noted_of(self.store.add(counter_memory(voted)), voted.source)
+        return None
 
     def watch(
         self,
@@ -273,6 +275,13 @@ class Memories:
             FoundMemoryRow.of(one.record, kind=str(one.record.kind), score=round(one.similarity, 4)) for one in found
         )
         return FoundMemories(memories=rows, enough=any(one.similarity >= FLOOR for one in found))
+
+
+def _refuse_foreign(kind: str, body: MemoryBody) -> None:
+    """Raises InvalidRequest for what memories of this kind do not have: it would be lost without a word."""
+    for name, owner in (("trigger", Kind.CENSOR), ("watches", Kind.CENSOR), ("outcome", Kind.DECISION)):
+        if getattr(body, name) and kind != owner:
+            raise InvalidRequest(f"{name}: a {kind} has none", f"a {owner} has one: --kind {owner}")
 
 
 def noted_of(record: MemoryRecord, source: str) -> NotedMemory:

@@ -18,6 +18,7 @@ from formatters.plugins import HIDDEN_STATES, MemoryKind
 
 START_TRUST = 0.5
 CORE_FROM = 3  # confirmations
+JUDGED_FROM = 5  # judgements or measurements: of fewer nothing is concluded
 DAY_S = 86_400.0
 
 

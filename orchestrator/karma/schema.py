@@ -126,6 +126,10 @@ MIGRATIONS = (
     """
     CREATE INDEX memories_by_session ON memories (uid, source, created) WHERE kind = 'episode';
     """,
+    # Earlier versions took moments that no calendar has, and each list with one of them failed.
+    """
+    UPDATE memories SET created = updated WHERE created <= 0 OR created >= 253402214400;
+    """,
 )
 
 

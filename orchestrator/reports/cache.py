@@ -22,6 +22,7 @@ from orchestrator.wire.status import (
     StatusReply,
 )
 
+FRESH = "no prompt was answered since the model was loaded: the figures begin anew with each load, as after a pause"
 WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floors and turns end"
 PREFIX = "lorekeep"
 LEVELS = ("calm", "elevated", "high", "critical")
@@ -52,8 +53,9 @@ class Figure:
     value: float
 
 
-def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> CacheReply:
-    """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so.
+def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool, away: str = "") -> CacheReply:
+    """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so. `away`: why no model is
+    loaded.
 
     Checkpoints lie on disk alone: the figures of a tier in RAM, and of padding, are zeros that clients may still read.
     """
@@ -86,8 +88,14 @@ def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool) -> Cac
         drafts=DraftFigures(answers=count["drafts"], drafted=drafted, accepted=accepted, rate=share(accepted, drafted)),
         ms_per_token=round(token_ms, 4),
         saved_ms=max(0, round(cached * token_ms - snapshot.counters.get("restored_ms", 0.0))),
-        note="" if ranges else WHOLE,
+        note="\n".join(filter(None, (_why_empty(prompt, away), "" if ranges else WHOLE))),
     )
+
+
+def _why_empty(prompt: int, away: str) -> str:
+    if away:
+        return f"no model is loaded ({away}), and the figures begin anew when one is"
+    return "" if prompt else FRESH
 
 
 def tier(tokens: int, prompt: int, size: int, memory: str) -> CacheTier:

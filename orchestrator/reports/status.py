@@ -16,6 +16,7 @@ from orchestrator.codices.floors import Floors
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import Gpu, LoadingConditions
@@ -96,7 +97,8 @@ class About:
 
     def cache(self) -> CacheReply:
         ranges = self.client.info is None or self.client.info.ranges
-        return cache_report(self.client.snapshot, on_gpu=self._on_gpu(), ranges=ranges)
+        away = "" if self.client.state is ChildState.READY else self.client.reason or self.client.state.value
+        return cache_report(self.client.snapshot, on_gpu=self._on_gpu(), ranges=ranges, away=away)
 
     # -- models
 

@@ -1,6 +1,6 @@
 """What crosses the socket about identities."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -71,7 +71,7 @@ class IdentityChange(IdentityReply):
 class DefaultIdentityBody(StrictRequest):
     """The identity of questions that name none."""
 
-    name: Plain = Field(description="of one that there is")
+    name: Annotated[Plain, Field(min_length=1)] = Field(description="of one that there is")
     dry_run: bool = Field(False, description="tells what it costs and changes nothing")
 
 

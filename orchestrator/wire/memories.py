@@ -180,7 +180,9 @@ class MemoryFigure(ReplyShape):
     measured: int = Field(description="on how many turns, blocks, memories or decisions")
     least: float | None = Field(description="the target is above it; with most: between the two")
     most: float | None = Field(description="the target is below it")
-    reached: bool | None = Field(description="whether the target is; none: nothing was measured, or it has no target")
+    reached: bool | None = Field(
+        description="whether the target is; none: fewer than 5 were measured, or it has no target"
+    )
 
 
 class MemoryStats(ReplyShape):

@@ -331,4 +331,4 @@ class CacheReply(ReplyShape):
     drafts: DraftFigures = Field(description="guessed tokens")
     ms_per_token: float = Field(description="of computing a prompt, as measured")
     saved_ms: int = Field(description="that cached tokens would have taken, less the time of restoring them")
-    note: str = Field(description="what the model's memory cannot do")
+    note: str = Field(description="why there is nothing to tell yet, and what the model's memory cannot do")

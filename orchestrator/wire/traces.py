@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import Lore, RelevanceReport
+from orchestrator.wire.answers import Lore, NotedMemory, RelevanceReport
 from orchestrator.wire.base import ReplyShape, StrictRequest, empty
 
 Vote = Literal["up", "down"]
@@ -106,6 +106,14 @@ class TraceReply(ReplyShape):
     """One turn."""
 
     trace: TraceReport = Field(description="what the model saw and said")
+
+
+class FeedbackReply(TraceReply):
+    """What came of a vote."""
+
+    proposed: NotedMemory | None = Field(
+        None, exclude_if=empty, description="why the answer was wrong, as a memory: it waits for `confirm`"
+    )
 
 
 class TracedBlock(ReplyShape):

@@ -29,6 +29,7 @@ def test_a_users_rules_stand_over_the_shipped_ones_and_a_broken_file_lets_everyt
     assert "facts" in plan(house)["excluded"]
     rules(house, json.dumps({"masks": {"ACKNOWLEDGE": ["focus"]}}))
     assert set(plan(house)["excluded"]) == {"focus"}
+    assert "context-relevance.json" in house.lore("config", "check").stderr
     rules(house, '{"masks": {"ACKNOWLEDGE": ["fcous"]}}')
     assert plan(house)["excluded"] == {}
     assert "masks.ACKNOWLEDGE" in reply(house, "/v1/status")["relevance"]

@@ -87,8 +87,10 @@ def test_what_worked_is_suggested_as_the_outcome_of_the_decision_and_a_person_ta
 
 def test_a_down_vote_proposes_why_the_answer_was_wrong_and_no_model_is_shown_that_before_it_is_confirmed(house):
     trace = asked(house, "what is the cache?")["trace"]
-    house.json("feedback", trace, "down", "--note", "the cache is memcached")
+    told = house.lore("feedback", trace, "down", "--note", "the cache is memcached").stderr
     (one,) = remembered(house)
+    assert f"proposed {one['id']}: The cache is memcached." in told
+    assert f"lore memory confirm {one['id']}" in told
     assert (one["state"], one["source"]) == ("proposed", f"trace:{trace}")
     assert one["text"].startswith("The cache is memcached. It was wrong to answer ")
     assert asked(house, "what is the cache?")["memories"] == []

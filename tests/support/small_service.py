@@ -104,7 +104,7 @@ from orchestrator.wire.status import (
     ResumeReply,
     StatusReply,
 )
-from orchestrator.wire.traces import FeedbackBody, RelevanceStats, TraceDiff, TraceReport, TraceRow
+from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 REFUSALS = {
     "full": Full("the queue is full"),
@@ -323,8 +323,8 @@ class SmallService:
     async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
         return self.traced.difference(principal.uid, before, after)
 
-    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> TraceReport:
-        return self.traced.vote(principal.uid, name, body.vote, body.note)[1]
+    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
+        return FeedbackReply(trace=self.traced.vote(principal.uid, name, body.vote, body.note)[1])
 
     async def identities(self) -> tuple[IdentityRow, ...]:
         return tuple(

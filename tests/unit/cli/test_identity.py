@@ -73,6 +73,12 @@ def test_a_text_that_was_left_as_it_is_asks_nothing(lore, lorekeep: Served, edit
     assert (done.returncode, done.stderr) == (0, "identity lorekeep says this already\n")
 
 
+def test_an_identity_without_a_name_is_not_made_the_default(lore, lorekeep: Served, tmp_path: Path) -> None:
+    refused = lore("identity", "use", "", XDG_CONFIG_HOME=str(tmp_path))
+    assert (refused.returncode, "name" in refused.stderr) == (2, True)
+    assert list(tmp_path.rglob("*.toml")) == []
+
+
 def test_an_unknown_one_is_not_shown(lore, lorekeep: Served) -> None:
     done = lore("identity", "show", "nobody")
     assert done.returncode != 0

@@ -180,6 +180,19 @@ def test_an_export_that_cannot_be_finished_leaves_the_files_that_are_there(tmp_p
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"whole"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--trigger", "push"), "trigger: a fact has none"),
+        (("--watch", "question", "--kind", "decision"), "watches: a decision has none"),
+    ],
+)
+def test_what_only_a_censor_has_is_refused_of_another_kind(lore, lorekeep, arguments, says: str) -> None:
+    refused = lore("memory", "add", "The cache is Redis.", *arguments)
+    assert (refused.returncode, says in refused.stderr) == (2, True), refused.stderr
+    assert remembered(lorekeep) == {}
+
+
 def test_a_censor_has_its_domain_and_code_is_cited_in_a_codex_alone(lore, lorekeep) -> None:
     lore("memory", "add", "Never change the wire format.", "--kind", "censor", "--domain", "src/api", "-c", "none")
     assert [one.domain for one in lorekeep.service.kept.all_of(ME)] == ["src/api"]

@@ -389,7 +389,8 @@ def test_a_figure_stands_beside_its_target_and_one_that_was_not_measured_says_so
         {
             "figures": [
                 figure("relevance", 0.71, least=0.6, reached=True, measured=7),
-                figure("budget_use", 0.2, least=0.5, most=0.9, reached=False, measured=3),
+                figure("budget_use", 0.2, least=0.5, most=0.9, reached=False, measured=30),
+                figure("precision", 1.0, least=0.4, measured=1),
                 figure("cold_build_ms", None, most=500.0),
                 figure("overconfidence", -0.25, measured=4),
             ]
@@ -397,7 +398,8 @@ def test_a_figure_stands_beside_its_target_and_one_that_was_not_measured_says_so
     )
     assert [" ".join(line.split()) for line in page.splitlines()[1:]] == [
         "relevance 71 % > 60 % reached what it is (7 measured)",
-        "budget used 20 % 50 % to 90 % missed what it is (3 measured)",
+        "budget used 20 % 50 % to 90 % missed what it is (30 measured)",
+        "precision 100 % > 40 % too few yet what it is (1 measured)",
         "cold build not enough yet < 500 ms what it is",
         "confidence 25 % under what it is (4 measured)",
     ]

@@ -176,17 +176,20 @@ def test_a_decision_that_came_right_scores_by_how_sure_it_was_and_a_pending_one_
     [
         ("relevance", TurnCounts(loaded=10, similarity=7.0), True),
         ("relevance", TurnCounts(loaded=10, similarity=6.0), False),
-        ("budget_use", TurnCounts(built=1, tokens=90, room=100), True),
-        ("budget_use", TurnCounts(built=1, tokens=91, room=100), False),
+        ("budget_use", TurnCounts(built=5, tokens=90, room=100), True),
+        ("budget_use", TurnCounts(built=5, tokens=91, room=100), False),
         ("refreshes", TurnCounts(turns=10, refreshes=2), True),
         ("refreshes", TurnCounts(turns=10, refreshes=3), False),
         ("precision", TurnCounts(shown=10, referenced=5), True),
-        ("cold_build_ms", TurnCounts(cold=2, cold_ms=900.0), True),
-        ("cold_build_ms", TurnCounts(cold=1, cold_ms=500.0), False),
+        ("cold_build_ms", TurnCounts(cold=5, cold_ms=2_400.0), True),
+        ("cold_build_ms", TurnCounts(cold=5, cold_ms=2_500.0), False),
+        ("cold_build_ms", TurnCounts(cold=4, cold_ms=8_000.0), None),
         ("cold_build_ms", TurnCounts(), None),
     ],
 )
-def test_a_figure_says_whether_its_target_is_reached(name: str, counts: TurnCounts, reached: bool | None) -> None:
+def test_a_figure_says_whether_its_target_is_reached_once_there_are_five_measurements(
+    name: str, counts: TurnCounts, reached: bool | None
+) -> None:
     assert named(counts)[name].reached is reached
 
 

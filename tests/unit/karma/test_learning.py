@@ -99,6 +99,38 @@ def test_a_procedure_keeps_its_steps_line_by_line() -> None:
     assert made.text == "Thanks! This is how we release:\n1. tag it\n2. push it"
 
 
+def test_no_step_of_a_long_procedure_is_lost() -> None:
+    (made,) = of("This is how we release:\n" + "\n".join(f"{number}. do {number}" for number in range(1, 121)))
+    assert made.text.split("\n")[-1] == "120. do 120"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Slack from Ann: it is up.",
+        "Message from the CTO: Great work.",
+        "Ann: Hi!",
+        "Ann Lee (10:32 AM): Sure.",
+        "Ann  10:32 AM\n",
+        "@ann: ok.",
+        "<ann> fine.",
+        "Ann wrote: it is down.",
+        "Bob said on Slack: good.\nOne more.",
+    ],
+)
+def test_what_another_person_wrote_is_not_what_the_user_states(head: str) -> None:
+    stated = "We use Redis for sessions."
+    assert of(f"{head} {stated}") == []
+    assert [one.text for one in of(f"{head} It failed.\n\n{stated}")] == [stated]
+
+
+@pytest.mark.parametrize(
+    "head", ["Note: it is up.", "Correction: it is up.", "As I said before: it is up.", "Decision: use Go."]
+)
+def test_a_head_of_the_users_own_hides_nothing(head: str) -> None:
+    assert of(f"{head} We use Redis for sessions.")[-1].text == "We use Redis for sessions."
+
+
 def test_several_statements_of_a_turn_are_several_memories_and_too_many_are_only_proposed() -> None:
     two = of("We use Redis for caching. Never push to main.")
     assert [(one.kind, stands(one)) for one in two] == [(Kind.FACT, True), (Kind.CENSOR, True)]

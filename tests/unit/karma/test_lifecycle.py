@@ -219,8 +219,10 @@ WRONG = VotedAnswer(
 def test_a_down_vote_with_a_note_proposes_why_the_answer_was_wrong_and_cites_its_trace(
     memories: Memories, store: MemoryStore
 ) -> None:
-    memories.voted(WRONG)
+    told = memories.voted(WRONG)
     (made,) = store.all_of(ME)
+    assert told is not None
+    assert (told.id, told.state, told.made) == (made.id, "proposed", True)
     assert made.text == 'It is memcached. It was wrong to answer "The cache is Redis." to "what is the cache?".'
     assert (made.state, made.source, made.codex) == (S.PROPOSED, "trace:ab12", "demo")
     memories.voted(WRONG)
@@ -228,9 +230,8 @@ def test_a_down_vote_with_a_note_proposes_why_the_answer_was_wrong_and_cites_its
 
 
 def test_a_vote_without_a_note_or_by_who_may_not_write_makes_no_memory(memories: Memories, store: MemoryStore) -> None:
-    memories.voted(replace(WRONG, note=""))
-    memories.voted(replace(WRONG, may_write=False))
-    memories.voted(replace(WRONG, up=True))
+    votes = (replace(WRONG, note=""), replace(WRONG, may_write=False), replace(WRONG, up=True))
+    assert [memories.voted(vote) for vote in votes] == [None, None, None]
     assert store.all_of(ME) == []
 
 

@@ -8,7 +8,7 @@ from support.wire_shapes import filled
 
 from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
 from orchestrator.engine.scheduler.ticket import Counters, Ticket
-from orchestrator.reports.cache import WHOLE, cache_report, metrics
+from orchestrator.reports.cache import FRESH, WHOLE, cache_report, metrics
 from orchestrator.wire.status import StatusReply
 
 
@@ -51,6 +51,12 @@ def test_saved_time_is_what_the_cached_tokens_would_have_cost_less_what_bringing
 def test_before_the_first_question_there_is_no_rate_rather_than_a_zero():
     empty = told({})
     assert (empty["hit_rate"], empty["tiers"]["disk"]["hit_rate"], empty["drafts"]["rate"]) == (None, None, None)
+    assert empty["note"] == FRESH
+
+
+def test_while_the_model_is_away_it_is_told_that_the_figures_begin_anew():
+    assert told({}, away="paused: a backup")["note"].startswith("no model is loaded (paused: a backup)")
+    assert told({"prompt_tokens": 5})["note"] == ""
 
 
 def test_without_a_gpu_the_cells_lie_in_ram_and_with_one_in_vram():
@@ -59,7 +65,7 @@ def test_without_a_gpu_the_cells_lie_in_ram_and_with_one_in_vram():
 
 
 def test_a_model_whose_memory_cannot_be_cut_is_named():
-    assert told({}, ranges=False)["note"] == WHOLE
+    assert told({"prompt_tokens": 1}, ranges=False)["note"] == WHOLE
 
 
 def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type_and_what_it_counts():
