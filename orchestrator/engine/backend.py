@@ -51,7 +51,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class SamplerMade:
-    """The sampler of a ticket whose answer obeys a JSON schema, or why it gets none."""
+    """The sampler of a ticket whose answer is constrained, or why it gets none."""
 
     ticket: int
     sampler: Sampler | SchemaRefused
@@ -139,11 +139,11 @@ class Backend(Protocol):
         ...
 
     def sampler(self, sampling: Sampling) -> Sampler:
-        """With a schema it may take a second, unless that is `compiled`. Raises SchemaRefused."""
+        """A constrained one may take a second, unless that is `compiled`. Raises SchemaRefused."""
         ...
 
-    def compiled(self, schema: str) -> bool:
-        """Whether it is known what came of compiling the schema."""
+    def compiled(self, sampling: Sampling) -> bool:
+        """Whether it is known what came of compiling its schema and its calls."""
         ...
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:

@@ -159,8 +159,8 @@ class FakeBackend:
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)
 
-    def compiled(self, schema: str) -> bool:
-        del schema
+    def compiled(self, sampling: Sampling) -> bool:
+        del sampling
         return False
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:

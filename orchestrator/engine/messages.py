@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, BinaryIO
 
+from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.model import ModelInfo
 
 GREEDY_BELOW = 1e-3  # colder, logits divided by the temperature overflow and any token is drawn
@@ -89,7 +90,8 @@ class DropFloor:
 
 @dataclass(frozen=True)
 class Sampling:
-    """A temperature below GREEDY_BELOW is greedy. `schema` is a JSON schema's text, or empty.
+    """A temperature below GREEDY_BELOW is greedy. `schema` is a JSON schema's text, or empty. `calls`: of which tools, and
+    how they are written. An answer with both fits the schema or makes calls.
 
     `logprobs`: the chosen token's log-probability and those of so many likeliest ones; None: none at all.
     """
@@ -102,10 +104,21 @@ class Sampling:
     seed: int | None = None
     schema: str = ""
     logprobs: int | None = None
+    calls: ToolRules | None = None
 
     @property
     def greedy(self) -> bool:
         return self.temperature < GREEDY_BELOW
+
+    @property
+    def constrained(self) -> bool:
+        """Whether a grammar says which tokens may come next."""
+        return bool(self.schema) or self.calls is not None
+
+    @property
+    def schema_size(self) -> int:
+        """Characters of all its schemas."""
+        return len(self.schema) + sum(len(tool.parameters) for tool in (self.calls.tools if self.calls else ()))
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ class Worker:
 
 
 class Frontend:
-    """Answers what needs no loop; `forward` takes every other message, and `samplers` the jobs with a schema too.
+    """Answers what needs no loop; `forward` takes every other message, and `samplers` the constrained jobs too.
 
     Long texts are tokenised in a thread of their own: no question waits for a megabyte of somebody else's.
     """
@@ -261,7 +261,7 @@ class Frontend:
                 self._wire.send([answer])
                 continue
             self._forward(message)
-            if isinstance(message, InferenceJob) and message.sampling.schema:
+            if isinstance(message, InferenceJob) and message.sampling.constrained:
                 self._samplers.take(message)
             elif isinstance(message, Cancel):
                 self._samplers.call_off(message.ticket)
@@ -282,7 +282,7 @@ class Frontend:
 
 
 class SchemaSamplers:
-    """Makes the samplers of jobs with a JSON schema, in a thread beside the loop: `post` takes them as they are made.
+    """Makes the samplers of constrained jobs, in a thread beside the loop: `post` takes them as they are made.
 
     One at a time, because the steps miss each core that compiles; a small schema goes before larger ones,
     but each fourth one is the one that has waited longest. One that is compiled already waits for none.
@@ -299,7 +299,7 @@ class SchemaSamplers:
 
     def take(self, job: InferenceJob) -> None:
         """Returns at once."""
-        if self._backend.compiled(job.sampling.schema):
+        if self._backend.compiled(job.sampling):
             self._post(SamplerMade(job.ticket, self._made(job.sampling)))
             return
         self._wanted[job.ticket] = job.sampling
@@ -322,7 +322,7 @@ class SchemaSamplers:
             self._compiles = True  # first: what `close` calls off after this may be made all the same
             if waiting := list(self._wanted.items()):
                 made += 1
-                oldest, smallest = waiting[0], min(waiting, key=lambda one: len(one[1].schema))
+                oldest, smallest = waiting[0], min(waiting, key=lambda one: one[1].schema_size)
                 ticket, sampling = smallest if made % OLDEST_EACH else oldest
                 self._wanted.pop(ticket, None)
                 self._post(SamplerMade(ticket, self._made(sampling)))

@@ -14,6 +14,7 @@ import llama_cpp as lib
 from governor.architectures import windows_have_ranges
 from orchestrator.engine.backend import Run
 from orchestrator.engine.llama import native
+from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel, StateSizes
 from orchestrator.engine.llama.model_files import (
@@ -27,7 +28,6 @@ from orchestrator.engine.llama.model_files import (
     token_text,
 )
 from orchestrator.engine.llama.sampler import LlamaSampler
-from orchestrator.engine.llama.schema import Schemas
 from orchestrator.engine.llama.windows import SmallWindowMemory, WindowedMemory
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
@@ -44,7 +44,7 @@ class LlamaBackend:
         self._model = load_model(spec, progress or LoadProgress(), header)
         vocabulary = lib.llama_model_get_vocab(self._model)
         self.vocabulary = Vocabulary(self._model)
-        self._schemas = Schemas(vocabulary)
+        self._grammars = Grammars(vocabulary)
         self.tokens = int(lib.llama_vocab_n_tokens(vocabulary))
         self._metadata = read_metadata(self._model)
         self.architecture = self._metadata.get("general.architecture", "unknown")
@@ -69,11 +69,11 @@ class LlamaBackend:
         self.loaded.threads = count
 
     def sampler(self, sampling: Sampling) -> LlamaSampler:
-        constraint = self._schemas.constraint(sampling.schema) if sampling.schema else None
+        constraint = self._grammars.constraint(sampling.schema, sampling.calls) if sampling.constrained else None
         return LlamaSampler(sampling, self._model, constraint)
 
-    def compiled(self, schema: str) -> bool:
-        return schema in self._schemas
+    def compiled(self, sampling: Sampling) -> bool:
+        return self._grammars.knows(sampling.schema, sampling.calls)
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
         ids = self.vocabulary.template if control else self.vocabulary.content

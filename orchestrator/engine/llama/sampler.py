@@ -1,4 +1,4 @@
-"""The next token of one ticket: greedy, or by a chain of llama.cpp's samplers, within what the ticket's schema allows.
+"""The next token of one ticket: greedy, or by a chain of llama.cpp's samplers, within what the ticket's grammar allows.
 
 Only tokens with finite logits are chosen. Knows no context and no cells.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.llama.schema import Constraint
+from orchestrator.engine.llama.grammars import Constraint
 from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64

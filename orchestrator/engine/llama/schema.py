@@ -1,28 +1,19 @@
-"""JSON schemas as constraints on an answer's tokens. llguidance enforces them; here is what it leaves to its caller.
+"""The door for JSON schemas: what llguidance, which enforces them, leaves to its caller.
 
-A schema comes from a client: it is compiled, or refused with the reason. llguidance bounds what compiling and each token
-cost, and refuses keywords of JSON schema that it does not enforce. It ignores words that are no keywords, spells regular
-expressions as Rust does, and has no bounds where a few bytes of schema make much of it.
+A schema comes from a client: it is taken in words that are enforced, or refused with the reason. llguidance bounds what
+compiling and each token cost, and refuses keywords of JSON schema that it does not enforce. It ignores words that are no
+keywords, spells regular expressions as Rust does, and has no bounds where a few bytes of schema make much of it.
 """
 
 import json
 import math
 import re
-import threading
 from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
-
-import llama_cpp as lib
-import numpy as np
-from numpy.typing import NDArray
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES
-
-if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
 
 MOST_DEPTH = 32
 MOST_PARTS = 20_000  # schemas within a schema, once parts of an allOf are merged where they are used
@@ -32,8 +23,6 @@ MOST_REPEATS = 5000  # of one item, and of a character by repetitions within one
 MOST_FACTOR = 1000  # the least common multiple of all multipleOf: 999,983 takes 9.5 s and 386 MB
 MOST_WHOLE = 2**53  # bounds are read as floats, and an integer without them may have any number of digits
 MOST_SAID = 500  # characters of a refusal, which may repeat what the schema says
-KEPT = 32  # outcomes
-WHITE_SPACE = r" |\n{1,2}[ \t]{0,20}"  # at one place: small models pad for ever
 
 OBJECTS = ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties")
 ARRAYS = ("items", "prefixItems", "additionalItems", "minItems", "maxItems")
@@ -60,8 +49,6 @@ REFERENCE = re.compile(
 )
 # What is not closed ends with the text: were it looked for anew behind each bracket, that would take the square.
 STRING = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)', re.DOTALL)
-ESCAPES = 'nrbtf\\"'
-CONTROL = re.compile(r"\\u00|\x7f")
 LINE = r"[^\n\r\u2028\u2029]"
 EXPRESSION = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
 IN_WORDS = (  # instead of what the libraries say of themselves
@@ -82,98 +69,6 @@ IN_WORDS = (  # instead of what the libraries say of themselves
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
 UNFORESEEN = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
 Words = dict[str, Any]
-
-
-class Schemas:
-    """Compiles schemas for one model's vocabulary. Keeps what came of the last KEPT, refusals too. Safe to use from several
-    threads."""
-
-    def __init__(self, vocabulary: object) -> None:
-        self._vocabulary = vocabulary
-        self._outcomes: dict[str, LLMatcher | SchemaRefused] = {}  # by schema; the one that was used last is at the end
-        self._lock = threading.Lock()  # not held while one is compiled
-
-    def __contains__(self, schema: object) -> bool:
-        """Whether it is known what comes of a schema."""
-        return schema in self._outcomes
-
-    def constraint(self, schema: str) -> "Constraint":
-        """For one answer. Compiling takes up to 0.5 s, with Python's lock free. The first takes 1.5 s and 60 MB more for a
-        vocabulary of 150,000 tokens, 2.8 s for 262,000 (two slow cores). Raises SchemaRefused."""
-        found = self._outcomes.get(schema) or self._compiled(schema)
-        with self._lock:
-            self._outcomes.pop(schema, None)
-            self._outcomes[schema] = found
-            if len(self._outcomes) > KEPT:
-                del self._outcomes[next(iter(self._outcomes))]
-        if isinstance(found, SchemaRefused):
-            raise SchemaRefused(str(found))
-        return Constraint(found.deep_copy())
-
-    def _compiled(self, schema: str) -> "LLMatcher | SchemaRefused":
-        try:
-            return self._compile(json.dumps(read(schema), ensure_ascii=False, allow_nan=False))
-        except SchemaRefused as refused:
-            return SchemaRefused(said(str(refused)))
-        except UNFORESEEN as error:
-            words = isinstance(error, ValueError | RecursionError)  # that say something of the schema
-            reason = error if words else "a keyword has a value of another kind than it takes"
-            return SchemaRefused(said(f"no grammar can be made of the JSON schema: {reason}"))
-
-    def _compile(self, schema: str) -> "LLMatcher":
-        # Imported late: it is needed for structured answers alone.
-        from llguidance import LLMatcher, LLParserLimits
-
-        # Among other properties llguidance takes "\\u0061" for another name than "a", so nothing is written like that but
-        # the control characters that a schema itself has. A oneOf is an anyOf: an answer may fit several alternatives.
-        escapes = ESCAPES + "u" if CONTROL.search(schema) else ESCAPES
-        options: Any = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
-        grammar = LLMatcher.grammar_from_json_schema(schema, overrides=options)
-        limits = LLParserLimits(verbose_errors=False)
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
-        if matcher.is_error():
-            raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
-        Constraint(matcher.deep_copy()).mask()  # a reference that is only itself allows nothing
-        return matcher
-
-    @cached_property
-    def _tokenizer(self) -> "LLTokenizer":
-        from llguidance.llamacpp import lltokenizer_from_vocab
-
-        tokens = range(lib.llama_vocab_n_tokens(self._vocabulary))
-        ends = [token for token in tokens if lib.llama_vocab_is_eog(self._vocabulary, token)]
-        if not ends:
-            raise SchemaRefused(
-                "the model's vocabulary has no end of text, so no answer could end where its schema does"
-            )
-        # llguidance calls it by its former name, which warns for each of 262,144 tokens.
-        lib.llama_token_get_attr = lib.llama_vocab_get_attr
-        return lltokenizer_from_vocab(self._vocabulary, eos_token=ends)
-
-
-class Constraint:
-    """What one answer may say next. A token that ends the text is allowed where the answer fits the schema."""
-
-    def __init__(self, matcher: "LLMatcher") -> None:
-        self._matcher = matcher
-
-    def allows(self, token: int) -> bool:
-        return self._matcher.validate_tokens([token]) == 1
-
-    def mask(self) -> NDArray[np.bool_]:
-        """Of the whole vocabulary, the tokens allowed; its length is rounded up to 32. Raises SchemaRefused."""
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        if self._matcher.is_error() or not bits.any():
-            raise self._refusal()
-        return np.unpackbits(bits, bitorder="little").astype(bool)
-
-    def accept(self, token: int) -> None:
-        """Raises SchemaRefused."""
-        if not self._matcher.consume_token(token):
-            raise self._refusal()
-
-    def _refusal(self) -> SchemaRefused:
-        return SchemaRefused("the JSON schema allows nothing, or is too ambiguous")
 
 
 def said(text: str) -> str:

@@ -234,7 +234,7 @@ class Speculation:
     def begin(self, ticket: Ticket) -> None:
         """Indexes what an admitted ticket may quote, where its sampling allows drafts; the tail first, as it is nearer."""
         sampling = ticket.job.sampling
-        greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.schema
+        greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.constrained
         if not self._possible or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])

@@ -142,7 +142,7 @@ class Ticket:
     pool: Pool | None = None
     tip: Node | None = None
     sampler: Sampler | None = None
-    awaits_sampler: bool = False  # its JSON schema is being compiled: until then it is not in the line
+    awaits_sampler: bool = False  # its grammar is being compiled: until then it is not in the line
     text: TextStream = field(default_factory=TextStream)
     held_logprobs: HeldLogprobs = field(default_factory=HeldLogprobs)
     pending: int | None = None  # sampled, not yet evaluated
@@ -206,7 +206,7 @@ class Ticket:
 def ticket_of(job: InferenceJob, floor: "array[int]", in_line: int, arrived_at: float) -> Ticket:
     """The waiting ticket of a job on the floor of these ids. Raises ValueError and TypeError for a malformed job."""
     ids, text = floor + bytes_to_ids(job.tail), TextStream(job.stop)
-    return Ticket(job, ids, len(floor), in_line, arrived_at, awaits_sampler=bool(job.sampling.schema), text=text)
+    return Ticket(job, ids, len(floor), in_line, arrived_at, awaits_sampler=job.sampling.constrained, text=text)
 
 
 @dataclass

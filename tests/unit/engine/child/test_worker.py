@@ -116,15 +116,15 @@ class Compiling(FakeBackend):
         self.known = set[str]()
 
     def sampler(self, sampling: Sampling) -> FakeSampler:
-        if sampling.schema and not self.compiled(sampling.schema):
+        if sampling.schema and not self.compiled(sampling):
             self.begun.put(sampling.schema)
             assert self.allowed.acquire(timeout=SOON)
         if len(sampling.schema) == 1:
             raise SchemaRefused("a letter")
         return super().sampler(sampling)
 
-    def compiled(self, schema: str) -> bool:
-        return schema in self.known
+    def compiled(self, sampling: Sampling) -> bool:
+        return sampling.schema in self.known
 
 
 @contextmanager

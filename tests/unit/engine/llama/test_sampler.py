@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.llama import native
+from orchestrator.engine.llama.grammars import Constraint, Grammars
 from orchestrator.engine.llama.sampler import LlamaSampler, with_likeliest
-from orchestrator.engine.llama.schema import Constraint, Schemas
 from orchestrator.engine.messages import Sampling
 
 WORDS = 4096
@@ -180,14 +180,14 @@ SCHEMA = {
 
 
 @pytest.fixture(scope="module")
-def schemas(model: Any) -> Schemas:
-    return Schemas(lib.llama_model_get_vocab(model))
+def schemas(model: Any) -> Grammars:
+    return Grammars(lib.llama_model_get_vocab(model))
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1.0, 3.0]))
 def test_an_answer_obeys_its_schema_whatever_the_model_would_rather_say(
-    model: Any, schemas: Schemas, seed: int, temperature: float
+    model: Any, schemas: Grammars, seed: int, temperature: float
 ) -> None:
     random = np.random.default_rng(seed)
     sampling = Sampling(temperature=temperature, top_k=WORDS, top_p=1.0, seed=seed)
@@ -217,7 +217,7 @@ def written(model: Any, sampling: Sampling, constraint: Constraint, random: np.r
         sampler.close()
 
 
-def test_the_likeliest_token_that_the_schema_allows_is_chosen(model: Any, schemas: Schemas) -> None:
+def test_the_likeliest_token_that_the_schema_allows_is_chosen(model: Any, schemas: Grammars) -> None:
     constraint = schemas.constraint('{"enum": ["one", "two"]}')
     sampler = LlamaSampler(Sampling(), model, constraint)
     allowed = np.flatnonzero(constraint.mask()[:WORDS])
@@ -226,7 +226,7 @@ def test_the_likeliest_token_that_the_schema_allows_is_chosen(model: Any, schema
     sampler.close()
 
 
-def test_two_answers_to_one_schema_know_nothing_of_each_other(model: Any, schemas: Schemas) -> None:
+def test_two_answers_to_one_schema_know_nothing_of_each_other(model: Any, schemas: Grammars) -> None:
     one, other = (LlamaSampler(Sampling(), model, schemas.constraint('{"const": 12}')) for _ in range(2))
     token, _ = one.choose(LOGITS)
     one.accept(token)
@@ -235,7 +235,9 @@ def test_two_answers_to_one_schema_know_nothing_of_each_other(model: Any, schema
     other.close()
 
 
-def test_a_schema_that_becomes_too_ambiguous_while_it_is_followed_is_refused_then(model: Any, schemas: Schemas) -> None:
+def test_a_schema_that_becomes_too_ambiguous_while_it_is_followed_is_refused_then(
+    model: Any, schemas: Grammars
+) -> None:
     ambiguous = json.dumps({"type": "string", "pattern": "^(.{0,70}){70}$"})
     with pytest.raises(SchemaRefused, match="too ambiguous"):
         written(model, Sampling(), schemas.constraint(ambiguous), np.random.default_rng(0))

@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.llama.grammars import KEPT, Grammars
 from orchestrator.engine.llama.schema import (
     ANNOTATIONS,
     ENFORCED,
     FORMATS,
-    KEPT,
     MOST_SAID,
     SAYS_NOTHING,
-    Schemas,
     read,
 )
 from orchestrator.engine.vocab import Vocabulary
@@ -41,8 +40,8 @@ def model(quoter_model: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def schemas(model: Any) -> Schemas:
-    return Schemas(lib.llama_model_get_vocab(model))
+def schemas(model: Any) -> Grammars:
+    return Grammars(lib.llama_model_get_vocab(model))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def vocabulary(model: Any) -> Vocabulary:
 
 
 @pytest.fixture(scope="module")
-def takes(schemas: Schemas, vocabulary: Vocabulary) -> Callable[[Any, str], bool]:
+def takes(schemas: Grammars, vocabulary: Vocabulary) -> Callable[[Any, str], bool]:
     """Whether an answer that ends here may be this text."""
 
     def takes(schema: Any, text: str) -> bool:
@@ -134,7 +133,7 @@ def nested(depth: int) -> str:
         ('{"type": "object", "minProperties": 2}', "minProperties 2"),
     ],
 )  # fmt: skip
-def test_a_schema_outside_the_bounds_is_refused_with_the_reason(schemas: Schemas, schema: str, because: str) -> None:
+def test_a_schema_outside_the_bounds_is_refused_with_the_reason(schemas: Grammars, schema: str, because: str) -> None:
     with pytest.raises(SchemaRefused, match=because):
         schemas.constraint(schema)
 
@@ -143,12 +142,12 @@ def test_a_schema_outside_the_bounds_is_refused_with_the_reason(schemas: Schemas
     "keyword", ["typo", "uniqueItems", "contains", "not", "if", "dependentRequired", "contentEncoding", "x-guidance"]
 )
 @pytest.mark.parametrize("place", ["{}", '{{"items": {}}}', '{{"properties": {{"a": {}}}}}', '{{"anyOf": [{}]}}'])
-def test_what_is_not_enforced_is_refused_by_its_name(schemas: Schemas, keyword: str, place: str) -> None:
+def test_what_is_not_enforced_is_refused_by_its_name(schemas: Grammars, keyword: str, place: str) -> None:
     with pytest.raises(SchemaRefused, match=f"the keyword {keyword} is not enforced"):
         schemas.constraint(place.format(json.dumps({"type": "array", keyword: True})))
 
 
-def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown(schemas: Schemas) -> None:
+def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown(schemas: Grammars) -> None:
     with pytest.raises(SchemaRefused) as refused:
         schemas.constraint(json.dumps({"type": "null", "\ud800" + "x" * 9000: 1}))
     assert len(str(refused.value).encode()) <= MOST_SAID + 3
@@ -156,19 +155,19 @@ def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown(s
 
 
 def test_the_outcomes_of_the_schemas_that_were_used_last_are_known(model: Any) -> None:
-    schemas = Schemas(lib.llama_model_get_vocab(model))
+    schemas = Grammars(lib.llama_model_get_vocab(model))
     for size in (*range(KEPT), 0, KEPT):
         schemas.constraint(json.dumps({"type": "integer", "maximum": size}))
-    known = [json.dumps({"type": "integer", "maximum": size}) in schemas for size in range(KEPT + 1)]
+    known = [schemas.knows(json.dumps({"type": "integer", "maximum": size})) for size in range(KEPT + 1)]
     assert known == [True, False, *(True for _ in range(2, KEPT + 1))]
 
 
 def test_what_was_refused_or_compiled_once_is_not_read_again(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    schemas = Schemas(lib.llama_model_get_vocab(model))
+    schemas = Grammars(lib.llama_model_get_vocab(model))
     schemas.constraint('{"type": "null"}')
     with pytest.raises(SchemaRefused):
         schemas.constraint("{")
-    monkeypatch.setattr("orchestrator.engine.llama.schema.read", None)
+    monkeypatch.setattr("orchestrator.engine.llama.grammars.read", None)
     schemas.constraint('{"type": "null"}')
     with pytest.raises(SchemaRefused, match="not JSON"):
         schemas.constraint("{")
@@ -381,7 +380,7 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
     return all(checks) and all(fits(value, part) for part in schema.get("allOf", ()))
 
 
-def said(schemas: Schemas, vocabulary: Vocabulary, schema: Any, draw: random.Random, most: int = 150) -> str | None:
+def said(schemas: Grammars, vocabulary: Vocabulary, schema: Any, draw: random.Random, most: int = 150) -> str | None:
     """What a model says that means nothing and likes to come to an end; None where it finds none."""
     constraint, ids = schemas.constraint(json.dumps(schema)), []
     closing = [vocabulary.content(sign)[0] for sign in '"}]']
@@ -396,7 +395,7 @@ def said(schemas: Schemas, vocabulary: Vocabulary, schema: Any, draw: random.Ran
 
 
 def test_every_answer_fits_its_schema_whatever_the_model_would_rather_say(
-    schemas: Schemas, vocabulary: Vocabulary
+    schemas: Grammars, vocabulary: Vocabulary
 ) -> None:
     ended = 0
     for seed in range(200):
@@ -431,7 +430,7 @@ SCHEMAS = st.recursive(
 
 @settings(max_examples=500, deadline=None)
 @given(SCHEMAS)
-def test_whatever_a_schema_says_it_is_compiled_or_refused(schemas: Schemas, schema: Any) -> None:
+def test_whatever_a_schema_says_it_is_compiled_or_refused(schemas: Grammars, schema: Any) -> None:
     with suppress(SchemaRefused):
         assert schemas.constraint(json.dumps(schema)).mask().any()
 
@@ -449,7 +448,7 @@ HOSTILE = st.recursive(
 MOST_S = 0.5  # of this thread for a step: at most 0.06 on a quiet machine
 
 
-def walk(schemas: Schemas, schema: str, seed: int, steps: int = 20) -> None:
+def walk(schemas: Grammars, schema: str, seed: int, steps: int = 20) -> None:
     """Random tokens, until it ends or is refused. No step takes long."""
     draw = random.Random(seed)
     with suppress(SchemaRefused):
@@ -467,7 +466,7 @@ def walk(schemas: Schemas, schema: str, seed: int, steps: int = 20) -> None:
 @settings(max_examples=150, deadline=None)
 @given(HOSTILE, st.booleans(), st.integers(0, 99))
 def test_a_hostile_pattern_is_refused_or_costs_little_a_token(
-    schemas: Schemas, inner: str, anchored: bool, seed: int
+    schemas: Grammars, inner: str, anchored: bool, seed: int
 ) -> None:
     walk(schemas, pattern(f"^({inner})$" if anchored else inner), seed)
 
@@ -487,7 +486,7 @@ HOLDING = [
 
 
 @pytest.mark.parametrize("text", HOLDING)
-def test_an_ambiguous_pattern_costs_little_a_token(schemas: Schemas, text: str) -> None:
+def test_an_ambiguous_pattern_costs_little_a_token(schemas: Grammars, text: str) -> None:
     walk(schemas, pattern(text), 0, steps=60)
 
 
@@ -515,7 +514,7 @@ GROWING = {
 
 
 @pytest.mark.parametrize("schema", GROWING.values(), ids=GROWING)
-def test_a_schema_that_grows_when_it_is_written_out_is_refused_at_once(schemas: Schemas, schema: Any) -> None:
+def test_a_schema_that_grows_when_it_is_written_out_is_refused_at_once(schemas: Grammars, schema: Any) -> None:
     began = time.thread_time()
     with pytest.raises(SchemaRefused, match=r"too many parts|properties; at most|too large|recursion|level exceeded"):
         schemas.constraint(json.dumps(schema, separators=(",", ":")))
@@ -545,7 +544,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("schema", LARGE.values(), ids=LARGE)
-def test_a_schema_near_the_bounds_takes_a_second_or_two_and_little_a_token(schemas: Schemas, schema: Any) -> None:
+def test_a_schema_near_the_bounds_takes_a_second_or_two_and_little_a_token(schemas: Grammars, schema: Any) -> None:
     written = json.dumps(schema, separators=(",", ":"))
     began = time.thread_time()
     with suppress(SchemaRefused):
@@ -554,7 +553,7 @@ def test_a_schema_near_the_bounds_takes_a_second_or_two_and_little_a_token(schem
     walk(schemas, written, 0)
 
 
-def test_the_deepest_pattern_is_taken_in_the_deepest_schema(schemas: Schemas) -> None:
+def test_the_deepest_pattern_is_taken_in_the_deepest_schema(schemas: Grammars) -> None:
     deepest = "^" + "(" * 64 + "a|b" + ")*" * 64 + "$"
     walk(schemas, nested(31).replace('{"type": "null"}', pattern(deepest)), 0)
     assert read(json.dumps({"const": '"' + "[{" * 100})), "brackets in a string are text"
@@ -584,14 +583,14 @@ from orchestrator.engine.llama import native
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.llama.sampler import LlamaSampler
-from orchestrator.engine.llama.schema import Schemas
+from orchestrator.engine.llama.grammars import Grammars
 
 native.start()
 parameters = lib.llama_model_default_params()
 parameters.vocab_only = True
 model = lib.llama_model_load_from_file(sys.argv[1].encode(), parameters)
 vocabulary = lib.llama_model_get_vocab(model)
-schemas = Schemas(vocabulary)
+schemas = Grammars(vocabulary)
 random = np.random.default_rng(0)
 for schema in json.load(sys.stdin):
     try:

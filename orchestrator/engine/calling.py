@@ -1,0 +1,61 @@
+"""Calls of tools within an answer: how the model's template writes them, and which tools there are.
+
+Text is free until `trigger`. From there the answer is bound, and ends with the calls:
+
+    I look it up.  <tool_call>  \\n{"name": "  search  ", "arguments": {"query": "x"}}  \\n</tool_call>   end of the answer
+    ├─ free ─────┤├─ trigger ─┤├─ name ──────┤        ├─ arguments ──┤              ├─ end of a call ─┤
+
+    begin = <tool_call>\\n{"name": "      before_arguments = ", "arguments": ·       end = }\\n</tool_call>
+
+These values cross to the child process in `Sampling.calls`. The engine reads no template and parses no call.
+"""
+
+from dataclasses import dataclass
+
+MOST_TOOLS = 128  # of one answer; OpenAI's limit
+MOST_CALLS_BYTES = 256 * 1024  # of the schemas of all of them
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """How a template writes calls, as texts in which control tokens are spelled out:
+
+        begin NAME before_arguments ARGUMENTS end   between   NAME before_arguments ARGUMENTS end   close
+
+    `begin` starts with `trigger`: the first text that is a call and nothing else. `between` leads from a call to the name
+    of the next one; where it is empty there is one call. `close` follows the last.
+
+        Hermes, Qwen    CallForm('<tool_call>', '<tool_call>\\n{"name": "', '", "arguments": ', '}\\n</tool_call>',
+                                 '\\n<tool_call>\\n{"name": "')
+        Mistral         CallForm('[TOOL_CALLS]', '[TOOL_CALLS][{"name": "', '", "arguments": ', '}', ', {"name": "', ']')
+    """
+
+    trigger: str
+    begin: str
+    before_arguments: str
+    end: str
+    between: str = ""
+    close: str = ""
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """`parameters`: the JSON schema of its arguments, an object's. `strict`: a schema that cannot be enforced is refused;
+    otherwise its arguments may be any object."""
+
+    name: str
+    parameters: str
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class ToolRules:
+    """Which calls an answer may make. `required`: it makes one, from its first token on. `parallel`: it may make several.
+
+    A named tool is `required` with that tool alone in `tools`. "None" is no rules at all.
+    """
+
+    form: CallForm
+    tools: tuple[OfferedTool, ...]
+    required: bool = False
+    parallel: bool = True

@@ -1,0 +1,173 @@
+"""Calls of tools within an answer: text is free until a trigger, and then nothing but a call of an offered tool is said."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lib
+import numpy as np
+import pytest
+from support.vocabularies import vocabulary_model
+
+from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
+from orchestrator.engine.llama.grammars import Grammars
+from orchestrator.engine.vocab import Vocabulary
+
+HERMES = CallForm(
+    trigger="<tool_call>",
+    begin='<tool_call>\n{"name": "',
+    before_arguments='", "arguments": ',
+    end="}\n</tool_call>",
+    between='\n<tool_call>\n{"name": "',
+)
+LIST = CallForm("<|tool_call>", '<|tool_call>[{"name": "', '", "arguments": ', "}", ', {"name": "', "]<tool_call|>")
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+LINES = {"type": "object", "properties": {"from": {"type": "integer", "minimum": 1}}}
+TOOLS = (OfferedTool("search", json.dumps(QUERY)), OfferedTool("search_lines", json.dumps(LINES)))
+SEARCH = '{"name": "search", "arguments": {"query":"a"}}'
+READ = '{"name": "search_lines", "arguments": {"from": 3}}'
+CALL, OTHER = f"<tool_call>\n{SEARCH}\n</tool_call>", f"<tool_call>\n{READ}\n</tool_call>"
+Says = Callable[..., bool]
+
+
+@pytest.fixture(scope="module", params=["quoter_model", "gemma_model"])
+def model(request: pytest.FixtureRequest) -> Any:
+    """Of 4,096 words without names for control tokens, and of 262,144 with them."""
+    return vocabulary_model(request.getfixturevalue(request.param))
+
+
+@pytest.fixture(scope="module")
+def says(model: Any) -> Says:
+    return saying(model)
+
+
+@pytest.fixture(scope="module")
+def gemma(gemma_model: Path) -> Says:
+    return saying(vocabulary_model(gemma_model))
+
+
+def saying(model: Any) -> Says:
+    """Whether an answer that ends here may be this text, in which control tokens are spelled."""
+    grammars, vocabulary = Grammars(lib.llama_model_get_vocab(model)), Vocabulary(model)
+    end = lib.llama_vocab_eos(lib.llama_model_get_vocab(model))
+
+    def says(text: str, rules: ToolRules, schema: str = "") -> bool:
+        constraint = grammars.constraint(schema, rules)
+        for token in vocabulary.template(text):
+            if not constraint.allows(token):
+                return False
+            constraint.accept(token)
+        return bool(constraint.mask()[end])
+
+    return says
+
+
+def test_text_is_free_until_a_trigger(says: Says) -> None:
+    rules = ToolRules(HERMES, TOOLS)
+    free = ["", "I know it.", "a <tool is no <tool_cal> of mine\n\n", '{"name": "search"}', "🦉 </tool_call> é"]
+    assert [text for text in free if not says(text, rules)] == []
+
+
+def test_from_the_trigger_on_name_and_arguments_are_bound_to_the_offered_tools(says: Says) -> None:
+    rules = ToolRules(HERMES, TOOLS)
+    fit = [CALL, OTHER, f"I look it up.\n{CALL}", f"{CALL}\n{OTHER}\n{CALL}"]
+    unfit = [
+        "<tool_call>",
+        CALL.replace("search", "find"),
+        CALL.replace("query", "word"),
+        CALL.replace('"a"', "3"),
+        OTHER.replace("3", "0"),
+        CALL.replace("}}", "}"),
+        f"{CALL} and more",
+        f"{CALL}\n",
+    ]
+    assert [text for text in fit if not says(text, rules)] == []
+    assert [text for text in unfit if says(text, rules)] == []
+
+
+def test_a_control_token_is_a_trigger_and_its_spelling_as_text_is_none(gemma: Says) -> None:
+    rules = ToolRules(LIST, TOOLS)
+    assert gemma(f"I look. <|tool_call>[{SEARCH}]<tool_call|>", rules)
+    assert gemma(f"<|tool_call>[{SEARCH}, {READ}]<tool_call|>", rules)
+    assert gemma("a thought: <|channel>thought\nhm<channel|> so it is", rules)
+    assert not gemma(f"<|tool_call>[{SEARCH}", rules)
+    assert not gemma("<|tool_call>I look", rules)
+
+
+def test_required_is_a_call_from_the_first_token_on(says: Says) -> None:
+    rules = ToolRules(HERMES, TOOLS, required=True)
+    assert says(CALL, rules)
+    assert not says("I know it.", rules)
+    assert not says("", rules)
+    assert not says(f"I look. {CALL}", rules)
+
+
+def test_a_named_tool_is_the_only_one(says: Says) -> None:
+    rules = ToolRules(HERMES, TOOLS[1:], required=True)
+    assert says(OTHER, rules)
+    assert not says(CALL, rules)
+
+
+def test_one_call_is_not_followed_by_another(says: Says) -> None:
+    assert says(f"so: {CALL}", ToolRules(HERMES, TOOLS, parallel=False))
+    assert not says(f"{CALL}\n{CALL}", ToolRules(HERMES, TOOLS, parallel=False))
+    assert not says(f"{CALL}\n{CALL}", ToolRules(replace(HERMES, between=""), TOOLS))
+
+
+def test_an_answer_with_a_schema_fits_it_or_makes_calls(says: Says) -> None:
+    rules, schema = ToolRules(HERMES, TOOLS), json.dumps({"type": "integer"})
+    assert says("12", rules, schema)
+    assert says(CALL, rules, schema)
+    assert not says("text", rules, schema)
+    assert not says(f"12{CALL}", rules, schema)
+
+
+def test_a_schema_that_cannot_be_enforced_binds_a_loose_tool_to_an_object_and_refuses_a_strict_one(says: Says) -> None:
+    odd = json.dumps({"type": "object", "if": {"required": ["a"]}})
+    loose = ToolRules(HERMES, (OfferedTool("odd", odd), *TOOLS))
+    call = '<tool_call>\n{"name": "odd", "arguments": {"b": [1]}}\n</tool_call>'
+    assert says(call, loose)
+    assert says(CALL, loose)
+    assert not says(call.replace('{"b": [1]}', "[1]"), loose)
+    with pytest.raises(SchemaRefused, match="the tool odd: the keyword if is not enforced"):
+        says(call, ToolRules(HERMES, (OfferedTool("odd", odd, strict=True),)))
+
+
+@pytest.mark.parametrize(
+    ("rules", "because"),
+    [
+        (ToolRules(HERMES, ()), "0 tools are offered"),
+        (ToolRules(HERMES, TOOLS * 65), "130 tools are offered"),
+        (ToolRules(HERMES, (TOOLS[0], TOOLS[0])), "two tools have one name"),
+        (ToolRules(HERMES, (OfferedTool('a"b', "{}"),)), "is not made of letters"),
+        (ToolRules(replace(HERMES, begin="[", trigger="<"), TOOLS), "does not begin with its trigger"),
+        (ToolRules(HERMES, tuple(OfferedTool(f"t{n}", " " * 40_000) for n in range(7))), "have 280000 bytes"),
+    ],
+)
+def test_rules_that_no_answer_can_follow_are_refused_with_the_reason(
+    says: Says, rules: ToolRules, because: str
+) -> None:
+    with pytest.raises(SchemaRefused, match=because):
+        says("", rules)
+
+
+def test_whatever_a_model_would_rather_say_a_required_call_is_well_formed(quoter_model: Path) -> None:
+    model = vocabulary_model(quoter_model)
+    grammars, vocabulary = Grammars(lib.llama_model_get_vocab(model)), Vocabulary(model)
+    kinds = {"properties": {"kind": {"enum": ["a", "b"]}, "many": {"type": "boolean"}}, "required": ["kind"]}
+    rules = ToolRules(HERMES, (OfferedTool("take", json.dumps(kinds)),), required=True, parallel=False)
+    said = set()
+    for seed in range(30):
+        draw, constraint, ids = np.random.default_rng(seed), grammars.constraint("", rules), list[int]()
+        while not constraint.mask()[lib.llama_vocab_eos(lib.llama_model_get_vocab(model))]:
+            ids.append(int(draw.choice(np.flatnonzero(constraint.mask()))))
+            constraint.accept(ids[-1])
+        text = vocabulary.text(ids).decode()
+        call = json.loads(text.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>"))
+        assert call["name"] == "take"
+        assert call["arguments"]["kind"] in ("a", "b")
+        said.add(json.dumps(call))
+    assert len(said) > 2
