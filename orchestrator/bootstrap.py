@@ -17,6 +17,7 @@ from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
+from orchestrator.answering.plain_texts import PlainTexts
 from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper, TraceStore
@@ -82,6 +83,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     )
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
+        texts=PlainTexts(
+            host.client, host.machine, model_ready.now, host.model.setting, settings.model.sequences, VERSION
+        ),
         about=about_of(paths, host, plugins, codices, gate),
         library=storage.library,
         states=storage.states,

@@ -14,6 +14,7 @@ from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.condensing import shortened
 from orchestrator.answering.conversations import SessionStore
+from orchestrator.answering.plain_texts import PlainTexts
 from orchestrator.answering.report import relevance_stats
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper
@@ -74,6 +75,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import LoadBody
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 log = logging.getLogger("lorekeep")
@@ -160,6 +162,7 @@ class Program:
     """
 
     answers: Answers
+    texts: PlainTexts
     about: About
     library: Library
     states: CodexStateStore
@@ -378,6 +381,22 @@ class Program:
     async def embed(self, texts: Sequence[str]) -> Embedded:
         with self.yielding.question():
             return await self.meaning.embed(texts)
+
+    # -- plain text
+
+    async def window(self) -> int | None:
+        return self.texts.window
+
+    async def props(self) -> PropsReply:
+        return self.texts.props()
+
+    async def tokens_of(self, text: str) -> Sequence[int]:
+        with self.yielding.question():
+            return await self.texts.tokens_of(text)
+
+    async def text_of(self, ids: Sequence[int]) -> str:
+        with self.yielding.question():
+            return await self.texts.text_of(ids)
 
     # -- giving the memory away
 

@@ -43,6 +43,7 @@ from orchestrator.wire.replies import (
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 
@@ -187,6 +188,17 @@ class Service(Protocol):
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Raises NotFound where no model is configured that embeds."""
         ...
+
+    async def window(self) -> int | None:
+        """Tokens of prompt and answer together; None before a model is loaded."""
+        ...
+
+    async def props(self) -> PropsReply: ...
+    async def tokens_of(self, text: str) -> Sequence[int]:
+        """Ids of a text as content. This and the next raise NotReady before a model is loaded."""
+        ...
+
+    async def text_of(self, ids: Sequence[int]) -> str: ...
 
     async def sessions(self, principal: Principal) -> list[SessionRow]: ...
     async def session(self, principal: Principal, name: str) -> SessionExport: ...

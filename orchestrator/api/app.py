@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, http, identities, memories, operations, traces
+from orchestrator.api import chat, http, identities, memories, operations, texts, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
@@ -41,6 +41,9 @@ routes = [
     chat.plan,
     chat.embeddings,
     chat.models,
+    texts.props,
+    texts.tokenize,
+    texts.detokenize,
     identities.identities,
     identities.use_identity,
     identities.identity,

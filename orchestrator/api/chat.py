@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, data, route, started
-from orchestrator.api.names import ModelNotFound, NamedModel, is_missing, known_models, named_model
+from orchestrator.api.names import KnownModels, ModelNotFound, NamedModel, is_missing, known_models, named_model
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
@@ -91,16 +91,17 @@ async def plan(call: ApiCall, body: ChatRequest) -> PlanReply:
 @route("GET", "/v1/models", "query", "codex:read")
 async def models(call: ApiCall) -> ModelCards:
     """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
-    return ModelCards(object="list", data=tuple(map(card, (await known_models(call)).ids)))
+    known, window = await known_models(call), await call.service.window()
+    return ModelCards(object="list", data=tuple(card(one, known, window) for one in known.ids))
 
 
 @route("GET", "/v1/models/{name:path}", "query", "codex:read", faults=("model_not_found",))
 async def model(call: ApiCall) -> ModelCard:
     """One of them."""
-    known = (await known_models(call)).ids
-    if call.name not in known and f"{CODEX_PREFIX}{call.name}" not in known:
+    known = await known_models(call)
+    if call.name not in known.ids and f"{CODEX_PREFIX}{call.name}" not in known.ids:
         raise ModelNotFound(f"no model {call.name}", "GET /v1/models lists them")
-    return card(call.name)
+    return card(call.name, known, await call.service.window())
 
 
 @route("POST", "/v1/embeddings", "query", faults=("not_found", "engine_failed"))
@@ -136,8 +137,11 @@ def encoded(row: bytes, encoding: str) -> str | list[float]:
 # -- model ids
 
 
-def card(name: str) -> ModelCard:
-    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep")
+def card(name: str, known: KnownModels, window: int | None) -> ModelCard:
+    """Clients size their prompts by it: what the prefix of a codex takes is not theirs."""
+    floor = known.floors.get(name, known.floors.get(f"{CODEX_PREFIX}{name}", 0))
+    room = None if window is None else max(0, window - floor)
+    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep", context_length=room, max_model_len=room)
 
 
 # -- a request as an Ask: what the protocol means here, and what is refused

@@ -8,7 +8,8 @@ Case counts only between names that differ in nothing else, `:latest` behind a n
 name is enough where only one begins so. Any other id is refused, or answered as `clients.unknown_model` says.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from orchestrator.api.http import ApiCall
 from orchestrator.errors import NotFound, instead
@@ -28,6 +29,7 @@ class KnownModels:
 
     codices: tuple[str, ...]
     models: tuple[str, ...]
+    floors: Mapping[str, int] = field(default_factory=dict)  # tokens of a codex's prefix, by its id
 
     @property
     def ids(self) -> list[str]:
@@ -45,7 +47,8 @@ class NamedModel:
 async def known_models(call: ApiCall) -> KnownModels:
     codices = await call.service.codices()
     loaded = (model.id for model in await call.service.models() if model.loaded)
-    return KnownModels(tuple(codex.name for codex in codices), tuple(loaded))
+    floors = {f"{CODEX_PREFIX}{codex.name}": codex.floor_tokens for codex in codices}
+    return KnownModels(tuple(codex.name for codex in codices), tuple(loaded), floors)
 
 
 def codex_of(model: str) -> str | None:

@@ -316,6 +316,10 @@ class ModelCard(ReplyShape):
     object: Literal["model"] = Field(description="OpenAI's word")
     created: int = Field(description="0")
     owned_by: str = Field(description="lorekeep")
+    context_length: int | None = Field(
+        None, description="tokens of a client's messages and the answer together; null before that is known"
+    )
+    max_model_len: int | None = Field(None, description="the same, by vLLM's word")
 
 
 class ModelCards(ReplyShape):

@@ -104,6 +104,7 @@ from orchestrator.wire.status import (
     ResumeReply,
     StatusReply,
 )
+from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 REFUSALS = {
@@ -166,6 +167,18 @@ class SmallService:
             if word == "break":
                 raise EngineFailed("the engine died", "ask again")
         yield self.answered(ask, "length" if question == "long" else "stop")
+
+    async def window(self) -> int | None:
+        return 8192
+
+    async def props(self) -> PropsReply:
+        return filled(PropsReply, model_path=self.running)
+
+    async def tokens_of(self, text: str) -> Sequence[int]:
+        return [ord(character) for character in text]
+
+    async def text_of(self, ids: Sequence[int]) -> str:
+        return "".join(map(chr, ids))
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """A vector points up where the text is `up`, else to the right; only 8 characters of a text are read."""
