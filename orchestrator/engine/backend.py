@@ -46,6 +46,10 @@ class Sampler(Protocol):
         """Lets penalties see the end of the prompt."""
         ...
 
+    def forced(self) -> Sequence[int]:
+        """The tokens that follow whatever the model says, as far as they are known; none without a grammar."""
+        ...
+
     def close(self) -> None: ...
 
 

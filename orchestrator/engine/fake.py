@@ -27,6 +27,9 @@ class FakeSampler:
 
     def accept_prompt(self, tokens: Sequence[int]) -> None: ...
 
+    def forced(self) -> Sequence[int]:
+        return ()
+
     def close(self) -> None: ...
 
 

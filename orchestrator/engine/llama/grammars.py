@@ -139,6 +139,10 @@ class Constraint:
             raise self._refusal()
         return np.unpackbits(bits, bitorder="little").astype(bool)
 
+    def forced(self) -> list[int]:
+        """The next tokens, while only one is allowed and it is how the tokenizer spells the text."""
+        return self._matcher.compute_ff_tokens()
+
     def accept(self, token: int) -> None:
         """Raises SchemaRefused."""
         if not self._matcher.consume_token(token):

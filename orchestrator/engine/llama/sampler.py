@@ -40,12 +40,13 @@ class LlamaSampler:
 
         Raises SchemaRefused where finding out what the schema allows would hold up everybody else.
         """
-        token = self._draw(logits)
-        if self._constraint is not None and not self._constraint.allows(token):
-            token = self._draw(np.where(self._constraint.mask()[: len(logits)], logits, NEVER))
+        token = forced[0] if (forced := self.forced()) else self._drawn(logits)
         if not np.isfinite(logits[token]):
             raise BackendError("the model gave no finite logits: its weights or its KV are damaged")
         return token, with_likeliest(logits, token, self._sampling.logprobs)
+
+    def forced(self) -> Sequence[int]:
+        return self._constraint.forced() if self._constraint is not None else ()
 
     def accept(self, token: int) -> None:
         if self._chain is not None:
@@ -57,6 +58,13 @@ class LlamaSampler:
         if self._chain is not None:
             lib.llama_sampler_free(self._chain)
         self._chain = None
+
+    def _drawn(self, logits: Logits) -> int:
+        """One that is allowed. The mask is made only where the first is not: it takes longer than to ask for one token."""
+        token = self._draw(logits)
+        if self._constraint is not None and not self._constraint.allows(token):
+            token = self._draw(np.where(self._constraint.mask()[: len(logits)], logits, NEVER))
+        return token
 
     def _draw(self, logits: Logits) -> int:
         return int(logits.argmax()) if self._chain is None else drawn(self._chain, logits)

@@ -145,7 +145,9 @@ def plan_round(
             budget_ms = left_ms + answers_ms.get(pool, 0.0)
             prefill = _prefill(len(tickets), served, cells[pool], limits.batch, budget_ms, costs)
         found = {number: drafts[number] for number in tickets if number in drafts} if drafts and not prefill else {}
-        steps.append(Step(pool, tickets, prefill, _drafts(found, len(tickets), cells[pool], limits, costs)))
+        chosen = _drafts(found, len(tickets), cells[pool], limits, costs)
+        forced = frozenset(number for number, _ in chosen if found[number].forced)
+        steps.append(Step(pool, tickets, prefill, chosen, forced))
     return tuple(steps)
 
 

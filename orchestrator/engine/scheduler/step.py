@@ -12,6 +12,8 @@ Drafts of an answer's next tokens are taken from the prompt's tail and its floor
 Answers about code quote it, and tokens that are verified together cost less than one after the other. Greedy choice
 verifies drafts, so the text stays the same but for what llama.cpp rounds otherwise in a larger step. A draft is verified
 only while the acceptance seen so far makes the answer faster (`planner`).
+
+What a grammar forces is a draft that is right: the head of a tool's call costs one step.
 """
 
 import math
@@ -40,12 +42,14 @@ _FACTOR = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket."""
+    """One call of the backend: a token for each of `answering` with its `drafts`, prompt tokens by ticket. `forced`: the
+    tickets whose drafts are what their grammars force."""
 
     pool: int
     answering: tuple[int, ...]
     prefill: tuple[tuple[int, int], ...] = ()
     drafts: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    forced: frozenset[int] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -108,7 +112,7 @@ class Stepping:
         for ticket, row, draft in sampled:
             self._sample(pool, ticket, row)
             if draft:
-                self._verify(pool, ticket, row, draft)
+                self._verify(pool, ticket, row, draft, forced=ticket.number in step.forced)
 
     # -- rows
 
@@ -183,20 +187,23 @@ class Stepping:
             self._say(ticket, ticket.text.finish(), ())
             self._reporting.end(ticket, Outcome.DONE, Reason.LENGTH, "")
 
-    def _verify(self, pool: Pool, ticket: Ticket, row: int, draft: Sequence[int]) -> None:
+    def _verify(self, pool: Pool, ticket: Ticket, row: int, draft: Sequence[int], *, forced: bool) -> None:
         """Keeps what of the draft the model says itself, and takes the cells of the rest back."""
         assert ticket.tip is not None
         tip = ticket.tip
         accepted, end = 0, tip.computed_end + len(draft)
-        ticket.drafted += len(draft)
+        ticket.drafted += 0 if forced else len(draft)
         while accepted < len(draft) and ticket.phase is Phase.ANSWERING and ticket.pending == draft[accepted]:
             tip.ids.append(draft[accepted])
             tip.computed += 1
             pool.count_token(ticket.number)
             accepted += 1
-            ticket.accepted += 1  # before the token that may end the ticket
+            ticket.accepted += not forced  # before the token that may end the ticket
             self._sample(pool, ticket, row + accepted)
-        self._speculation.learn(ticket, len(draft), accepted)
+        if forced:
+            self._counters.forced_tokens += accepted
+        else:
+            self._speculation.learn(ticket, len(draft), accepted)
         if tip.computed_end < end:
             assert tip.sequence is not None
             pool.memory.remove(tip.sequence, tip.computed_end, -1)
@@ -216,10 +223,12 @@ class Stepping:
 
 @dataclass(frozen=True)
 class Draft:
-    """Tokens to be verified for a running answer, of which so many are expected to be right."""
+    """Tokens to be verified for a running answer, of which so many are expected to be right: all, where a grammar forces
+    them."""
 
     tokens: tuple[int, ...]
     expected: float
+    forced: bool = False
 
 
 class Speculation:
@@ -234,7 +243,7 @@ class Speculation:
     def begin(self, ticket: Ticket) -> None:
         """Indexes what an admitted ticket may quote, where its sampling allows drafts; the tail first, as it is nearer."""
         sampling = ticket.job.sampling
-        greedy = sampling.greedy and sampling.repeat_penalty == 1.0 and not sampling.constrained
+        greedy = sampling.greedy and sampling.repeat_penalty == 1.0
         if not self._possible or not greedy or ticket.job.max_tokens < LEAST_TO_DRAFT or sampling.logprobs is not None:
             return
         floor = self._floor(ticket.job.floor, ticket.ids[: ticket.cut])
@@ -242,10 +251,12 @@ class Speculation:
 
     def find(self, ticket: Ticket) -> Draft | None:
         """What could be verified for this answer in the next step."""
+        most = ticket.job.max_tokens - ticket.generated - 1
+        if self._possible and ticket.sampler is not None and (forced := tuple(ticket.sampler.forced()[:most])):
+            return Draft(forced, len(forced), forced=True)
         if (drafting := self._answers.get(ticket)) is None:
             return None
-        most = min(MOST_DRAFTED, ticket.job.max_tokens - ticket.generated - 1)
-        tokens = drafting.after(recent(ticket), most)
+        tokens = drafting.after(recent(ticket), min(MOST_DRAFTED, most))
         return Draft(tuple(tokens), drafting.expected) if tokens else None
 
     def learn(self, ticket: Ticket, drafted: int, accepted: int) -> None:

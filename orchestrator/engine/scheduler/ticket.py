@@ -211,7 +211,8 @@ def ticket_of(job: InferenceJob, floor: "array[int]", in_line: int, arrived_at: 
 
 @dataclass
 class Counters:
-    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer.
+    """`steps` are calls of the backend; `drafts` those of them that verified drafts, counted once an answer. Drafts are
+    what was guessed; `forced_tokens` are those that a grammar forced and that were computed with the one before.
 
     Prompts, what of them was cached and what restoring that took are those of answered questions; `computed_tokens` are
     all that were computed, for whatever came of it.
@@ -228,6 +229,7 @@ class Counters:
     drafts: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    forced_tokens: int = 0
     pool_failures: int = 0  # made anew after a step that failed
     broken_pools: int = 0  # thrown away because a law of theirs was broken
 

@@ -1,5 +1,6 @@
 """Drafts change how fast an answer comes and never what it says; where they do not pay they stop."""
 
+import json
 import math
 import random
 from array import array
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from support.driven import NEAR, Driven
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.backend import Run
+from orchestrator.engine.backend import Run, SamplerMade
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
+from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.backend import LlamaBackend
@@ -41,6 +43,7 @@ CODE = "".join(
     for name in range(40)
 )
 BATCH = 512
+GREEDY = Sampling()
 ASKED = "\nWhat does area_17 return?\ndef area_17(width, height, depth"
 
 
@@ -57,6 +60,7 @@ class Asked:
         most: int,
         clock: Callable[[], float] | None = None,
         times: int = 1,
+        sampling: Sampling = GREEDY,
     ) -> None:
         ticks = count()
         self.end = Completion
@@ -68,8 +72,10 @@ class Asked:
         for ticket in range(1, times + 1):
             self.text, self.ids, self.steps = "", list[int](), -self.loop.counters.steps
             self.loop.handle(
-                InferenceJob(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=Sampling())
+                InferenceJob(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=sampling)
             )
+            if sampling.constrained:
+                self.loop.handle(SamplerMade(ticket, backend.sampler(sampling)))
             while self.loop.busy():
                 self.loop.round()
                 self.loop.check()
@@ -209,6 +215,43 @@ def test_drafts_that_are_never_right_stop() -> None:
     for _ in range(20):
         drafting.learn(drafted=8, accepted=0)
     assert not drafts_planned(drafting.expected)
+
+
+HERMES = CallForm("<call>", '<call>\n{"name": "', '", "arguments": ', "}\n</call>")
+AREA = {"properties": {"area_of_the_whole": {"enum": [1, 2]}}, "required": ["area_of_the_whole"]}
+CALLING = ToolRules(HERMES, (OfferedTool("compute_the_area", json.dumps(AREA)),), required=True)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_a_grammar_forces_is_computed_in_one_step_and_is_the_same(noise: LlamaBackend, temperature: float) -> None:
+    floor, tail = noise.encode([CODE, ASKED], control=False)
+    sampling = Sampling(temperature=temperature, seed=3, calls=CALLING)
+    plain, forced = (Asked(noise, floor, tail, drafts=drafts, most=80, sampling=sampling) for drafts in (False, True))
+    call = json.loads(plain.text.removeprefix("<call>\n").removesuffix("\n</call>"))
+    assert forced.text == plain.text
+    assert call["name"] == "compute_the_area"
+    assert call["arguments"]["area_of_the_whole"] in (1, 2)
+    assert forced.loop.counters.forced_tokens > 15
+    assert forced.steps <= plain.steps - forced.loop.counters.forced_tokens
+    assert (forced.end.drafted, forced.loop.counters.drafts) == (0, 0), "what is forced is no guess"
+
+
+def test_a_forced_text_ends_with_the_tokens_that_were_asked_for(noise: LlamaBackend) -> None:
+    floor, tail = noise.encode([CODE, ASKED], control=False)
+    for most in range(1, 12):
+        asked = Asked(noise, floor, tail, drafts=True, most=most, sampling=Sampling(calls=CALLING))
+        assert (len(asked.ids), asked.end.generated) == (most, most)
+
+
+def test_an_answer_that_fits_a_schema_is_drafted_as_one_without(quoter: LlamaBackend) -> None:
+    text = '{"said": "a text that is long enough to be quoted from one end of it to the other end"}'
+    floor, tail = quoter.encode([f"{CODE}\n{text}\n", "\nOnce more:\n"], control=False)
+    schema = json.dumps({"properties": {"said": {"type": "string", "maxLength": 200}}, "required": ["said"]})
+    sampling = Sampling(schema=schema)
+    plain, drafted = (Asked(quoter, floor, tail, drafts=drafts, most=60, sampling=sampling) for drafts in (False, True))
+    assert drafted.text == plain.text
+    assert drafted.end.accepted > 5
+    assert drafted.steps < plain.steps
 
 
 class WithControlToken(FakeBackend):
