@@ -6,14 +6,14 @@ Tokens are those of the built-in vocabulary.
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import llama_cpp
 from cases_codex import asked_by_people, by_package
 from cases_engine import Bench
-from code_questions.corpora import documents
+from code_questions.corpora import documents_in, unpacked
 from report import Row
 from unseen import NUMBER
 from unseen_questions.repositories import DJANGO, SQLALCHEMY, made
@@ -42,19 +42,20 @@ class HeldFloor:
     budget: int
     levels: dict[str, FileLevel]
 
-    def answers(self, asked: Asked) -> float:
-        """The share of questions of whose files at least one is in the floor as a skeleton or whole."""
-        held = {path for path, level in self.levels.items() if level >= FileLevel.SKELETON}
+    def answers(self, asked: Asked, least: FileLevel = FileLevel.SKELETON) -> float:
+        """The share of questions of whose files at least one has at least this level."""
+        held = {path for path, level in self.levels.items() if level >= least}
         return sum(bool(files & held) for files in asked) / len(asked)
 
 
-def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
-    return {"coverage of real repositories": coverage}
+def cases(checkouts: Mapping[str, Path]) -> dict[str, Callable[[Bench], Iterator[Row]]]:
+    """`checkouts`: folders of packages whose source distributions are not to be fetched."""
+    return {"coverage of real repositories": lambda bench: coverage(bench, checkouts)}
 
 
-def coverage(bench: Bench) -> Iterator[Row]:
+def coverage(bench: Bench, checkouts: Mapping[str, Path]) -> Iterator[Row]:
     vocabulary = vocabulary_of(bench.model)
-    for name, corpus, asked in repositories():
+    for name, corpus, asked in repositories(checkouts):
         with tempfile.TemporaryDirectory() as folder:
             grading = graded(corpus, lambda texts: [len(vocabulary.content(text)) for text in texts], Path(folder))
         full = sum(grading.bodies.values())
@@ -66,6 +67,7 @@ def coverage(bench: Bench) -> Iterator[Row]:
             held = ", ".join(f"{few[level]} {level.name.lower()}" for level in reversed(FileLevel))
             yield Row(case, f"{floor.coverage}: budget used", used, goal="≥ 0.95", met=used >= 0.95, note=held)
             yield Row(case, f"{len(asked)} questions: a file that answers is in it", floor.answers(asked))
+            yield Row(case, "the same, or a line with names of it", floor.answers(asked, FileLevel.LINE))
 
 
 def vocabulary_of(model: Path) -> Vocabulary:
@@ -74,11 +76,12 @@ def vocabulary_of(model: Path) -> Vocabulary:
     return Vocabulary(llama_cpp.llama_model_load_from_file(str(model).encode(), settings))
 
 
-def repositories() -> Iterator[tuple[str, Sequence[Document], Asked]]:
+def repositories(checkouts: Mapping[str, Path]) -> Iterator[tuple[str, Sequence[Document], Asked]]:
     for (package, version), some in by_package(asked_by_people()).items():
-        yield package, documents(package, version), [frozenset(one["files"]) for one in some]
+        root = checkouts.get(package) or unpacked(package, version)
+        yield package, documents_in(root), [frozenset(one["files"]) for one in some]
     for repository in (DJANGO, SQLALCHEMY):
-        what = made(repository, NUMBER)
+        what = made(repository, NUMBER, checkouts.get(repository.package))
         yield repository.package, what.documents, [frozenset(one.files) for one in what.questions]
 
 

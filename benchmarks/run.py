@@ -1,12 +1,13 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
     python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N] [--locomo FILE]
-                             [--history PATH]...
+                             [--history PATH]... [--repository NAME=PATH]...
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
 the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
 --locomo also measures recall, on the conversations of that file; --history also measures which memories turn suspect, over
-the history of that git repository.
+the history of that git repository. --repository reads a package of the case `coverage` from a checkout instead of from
+its source distribution.
 The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
@@ -15,8 +16,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -54,7 +56,13 @@ log = logging.getLogger("benchmarks")
 
 def main() -> None:
     options = arguments()
-    cases = chosen(options.only, real=options.real is not None, locomo=options.locomo, histories=options.history)
+    cases = chosen(
+        options.only,
+        real=options.real is not None,
+        locomo=options.locomo,
+        histories=options.history,
+        checkouts=dict(options.repository),
+    )
     if not cases:
         sys.exit(f"no figures: no case has {options.only!r} in its name")
     about = machine()
@@ -94,10 +102,28 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--history", type=Path, metavar="PATH", action="append", default=[], help="a git repository; may be repeated"
     )
+    parser.add_argument(
+        "--repository", type=checkout, metavar="NAME=PATH", action="append", default=[], help="may be repeated"
+    )
     return parser.parse_args()
 
 
-def chosen(text: str, *, real: bool, locomo: Path | None = None, histories: Sequence[Path] = ()) -> dict[str, Case]:
+def checkout(text: str) -> tuple[str, Path]:
+    """Raises ArgumentTypeError where it is no name and folder."""
+    name, _, path = text.partition("=")
+    if not name or not Path(path or "/dev/null").is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is no package and folder, as in sqlalchemy=/src/sqlalchemy")
+    return name, Path(path)
+
+
+def chosen(
+    text: str,
+    *,
+    real: bool,
+    locomo: Path | None = None,
+    histories: Sequence[Path] = (),
+    checkouts: Mapping[str, Path] = MappingProxyType({}),
+) -> dict[str, Case]:
     every = (
         {**cases_real.cases(), **cases_slot_files.cases()}
         if real
@@ -109,7 +135,7 @@ def chosen(text: str, *, real: bool, locomo: Path | None = None, histories: Sequ
             **cases_remembered.cases(),
             **cases_staleness.cases(histories),
             **cases_codex.cases(),
-            **cases_coverage.cases(),
+            **cases_coverage.cases(checkouts),
             **cases_search.cases(),
             **cases_meaning.cases(),
             **cases_engine.cases(),

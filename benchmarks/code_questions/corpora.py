@@ -11,13 +11,18 @@ CACHE = Path.home() / ".cache" / "lorekeep-build" / "corpora"
 
 
 def documents(package: str, version: str, cache: Path = CACHE) -> list[Document]:
-    """Every `.py` file of a source distribution, by path; paths are relative to its root."""
-    root = _unpacked(package, version, cache)
+    """Every `.py` file of a source distribution, as `documents_in`."""
+    return documents_in(unpacked(package, version, cache))
+
+
+def documents_in(root: Path) -> list[Document]:
+    """Every `.py` file of a folder, by path; paths are relative to it."""
     found = (document_from(str(path.relative_to(root)), path.read_bytes()) for path in sorted(root.rglob("*.py")))
     return [one for one in found if one is not None]
 
 
-def _unpacked(package: str, version: str, cache: Path) -> Path:
+def unpacked(package: str, version: str, cache: Path = CACHE) -> Path:
+    """The folder of a source distribution, which pip fetches where it is not there yet."""
     root = cache / f"{package}-{version}"
     if not root.is_dir():
         cache.mkdir(parents=True, exist_ok=True)

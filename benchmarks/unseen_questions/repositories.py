@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from code_questions.corpora import CACHE, documents
+from code_questions.corpora import documents_in, unpacked
 
 from unseen_questions.changes import Note, changes, django_notes, sqlalchemy_notes
 from unseen_questions.names import Docstring, asked_by_docstring, asked_by_name, definitions, without
@@ -16,12 +16,14 @@ SYMPY = Repository("sympy", "1.14.0", "sympy/")
 REPOSITORIES = (DJANGO, SQLALCHEMY, SYMPY)
 
 
-def made(repository: Repository, number: int) -> Made:
-    """At most `number` questions of each kind, and the corpus without the docstrings that are asked by."""
-    corpus = documents(repository.package, repository.version)
+def made(repository: Repository, number: int, root: Path | None = None) -> Made:
+    """At most `number` questions of each kind, and the corpus without the docstrings that are asked by. `root`: a checkout
+    of that version, where the source distribution is not to be fetched."""
+    root = root or unpacked(repository.package, repository.version)
+    corpus = documents_in(root)
     defined = [one for document in corpus for one in definitions(document)]
     by_docstring = dict(asked_by_docstring(repository, defined))
-    noted = changes(repository, notes(repository), corpus)
+    noted = changes(repository, notes(repository, root), corpus)
     questions = drawn([*by_docstring, *noted, *asked_by_name(repository, defined, corpus)], number)
     taken: dict[str, list[Docstring]] = defaultdict(list)
     for one in questions:
@@ -30,9 +32,8 @@ def made(repository: Repository, number: int) -> Made:
     return Made(questions, tuple(without(one, taken[one.path]) for one in corpus))
 
 
-def notes(repository: Repository) -> Iterator[Note]:
-    """Of the changelogs in the distribution; SymPy keeps none there."""
-    root = CACHE / f"{repository.package}-{repository.version}"
+def notes(repository: Repository, root: Path) -> Iterator[Note]:
+    """Of the changelogs in its folder `root`; SymPy keeps none there."""
     if repository is DJANGO:
         for path in releases(root / "docs" / "releases", "*.txt"):
             yield from django_notes(path.read_text(encoding="utf-8"))

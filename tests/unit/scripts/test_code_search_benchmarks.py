@@ -1,8 +1,10 @@
 """Unseen questions are made as their notes say, tools answer alike, and a peer that cannot be had says so."""
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
+import run
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import environments, worker
@@ -12,6 +14,7 @@ from unseen import FLOOR, Asked, groups, lost, told
 from unseen_questions.changes import Note, changes, django_notes, plain, sqlalchemy_notes
 from unseen_questions.names import asked_by_docstring, asked_by_name, definitions, first_sentence, without
 from unseen_questions.questions import Question, Repository, drawn
+from unseen_questions.repositories import SQLALCHEMY, made
 
 from codex.documents import Document, document_from
 
@@ -54,6 +57,22 @@ def question(kind: str = "name", text: str = "?", package: str = "shop") -> Ques
 
 
 # ---- questions from changelogs ---------------------------------------------------------------------------------------
+
+
+def test_a_checkout_stands_in_for_the_source_distribution(tmp_path):
+    log, source = tmp_path / "doc/build/changelog/changelog_20.rst", tmp_path / "lib/mapper.py"
+    for path, text in ((log, SQLALCHEMY_NOTES), (source, "version_id = 1  # see #12748\n")):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    what = made(SQLALCHEMY, 1, tmp_path)
+    assert [one.path for one in what.documents] == ["lib/mapper.py"]
+    assert [(one.kind, one.files) for one in what.questions] == [("change", ("lib/mapper.py",))]
+
+
+@pytest.mark.parametrize("text", ["", "sqlalchemy", "sqlalchemy=", "=.", "sqlalchemy=/nowhere"])
+def test_a_checkout_is_a_package_and_a_folder(text):
+    with pytest.raises(ArgumentTypeError, match="is no package and folder"):
+        run.checkout(text)
 
 
 def test_a_django_note_is_its_prose_and_its_ticket():
