@@ -17,6 +17,29 @@ MOST_CALLS_BYTES = 256 * 1024  # of the schemas of all of them
 
 
 @dataclass(frozen=True)
+class ArgumentForm:
+    """Arguments that are written one after the other, and not as one JSON object. Texts of the template:
+
+        begin NAME equals VALUE end   between   begin NAME equals VALUE end
+
+    Arguments follow one another as the schema lists them. A value is JSON; one that is true, false
+    or null as a whole is one of `words`.
+    `quote`: what stands on both sides of a string; None: JSON's marks and escapes. Between other marks a string is raw: it
+    runs to the first place where `quote` and `end` follow, and its pattern, format and length are not enforced.
+
+        Qwen's coder    ArgumentForm(begin="<parameter=", equals=">\\n", end="\\n</parameter>\\n", quote="")
+        pythonic        ArgumentForm(equals="=", between=", ", words=("True", "False", "None"))
+    """
+
+    begin: str = ""
+    equals: str = ""
+    end: str = ""
+    between: str = ""
+    quote: str | None = None
+    words: tuple[str, str, str] = ("true", "false", "null")
+
+
+@dataclass(frozen=True)
 class CallForm:
     """How a template writes calls, as texts in which control tokens are spelled out:
 
@@ -24,6 +47,7 @@ class CallForm:
 
     `begin` starts with `trigger`: the first text that is a call and nothing else. `between` leads from a call to the name
     of the next one; where it is empty there is one call. `close` follows the last.
+    `form`: None is one JSON object.
 
         Hermes, Qwen    CallForm('<tool_call>', '<tool_call>\\n{"name": "', '", "arguments": ', '}\\n</tool_call>',
                                  '\\n<tool_call>\\n{"name": "')
@@ -36,6 +60,7 @@ class CallForm:
     end: str
     between: str = ""
     close: str = ""
+    form: ArgumentForm | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
+from orchestrator.engine.calling import ArgumentForm, CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.vocab import Vocabulary
 
@@ -136,6 +136,96 @@ def test_a_schema_that_cannot_be_enforced_binds_a_loose_tool_to_an_object_and_re
         says(call, ToolRules(HERMES, (OfferedTool("odd", odd, strict=True),)))
 
 
+def test_a_tool_without_parameters_takes_none(says: Says) -> None:
+    rules = ToolRules(HERMES, (OfferedTool("now", '{"type": "object", "properties": {}}'),))
+    call = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    assert says(call, rules)
+    assert not says(call.replace("{}", '{"a":1}'), rules)
+
+
+# ---- arguments one by one ----------------------------------------------------------------------------------------------
+
+CODER = CallForm(
+    "<tool_call>",
+    "<tool_call>\n<function=",
+    ">\n",
+    "</function>\n</tool_call>",
+    "\n<tool_call>\n<function=",
+    form=ArgumentForm("<parameter=", ">\n", "\n</parameter>\n", quote=""),
+)
+WORDS = ("True", "False", "None")
+PYTHONIC = CallForm("[", "[", "(", ")", ", ", "]", ArgumentForm(equals="=", between=", ", words=WORDS))
+MARKED = CallForm(
+    "<|tool_call>", "<|tool_call>call:", "{", "}<tool_call|>", form=ArgumentForm("", ":", "", ",", quote='<|"|>')
+)
+EDIT = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "line": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "all": {"type": "boolean"},
+        "mode": {"$ref": "#/$defs/mode"},
+        "marks": {"type": "array", "items": {"type": "boolean"}},
+    },
+    "required": ["path", "mode"],
+    "$defs": {"mode": {"enum": ["new", "old", None]}},
+}
+EDITS = (OfferedTool("edit", json.dumps(EDIT)), OfferedTool("now", '{"properties": {}}'))
+
+
+def coded(**arguments: str) -> str:
+    """A call of `edit` as Qwen's coder writes it."""
+    written = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in arguments.items())
+    return f"<tool_call>\n<function=edit>\n{written}</function>\n</tool_call>"
+
+
+def test_arguments_between_marks_are_raw_texts_and_the_schemas_other_values(says: Says) -> None:
+    rules = ToolRules(CODER, EDITS)
+    text = 'def a():\n    return "</param" {"x": 1}'
+    fit = [
+        coded(path=text, mode="new"),
+        coded(path="", line="3", all="true", mode="null", marks="[true]"),
+        f"I write.\n{coded(path='a', mode='old')}\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+    ]
+    unfit = [
+        coded(mode="new"),
+        coded(path="a"),
+        coded(mode="new", path="a"),
+        coded(path="a", line="x", mode="new"),
+        coded(path="a", all="True", mode="new"),
+        coded(path="a", mode='"new"'),
+        coded(path="a", mode="new", other="1"),
+    ]
+    assert [text for text in fit if not says(text, rules)] == []
+    assert [text for text in unfit if says(text, rules)] == []
+
+
+def test_arguments_are_written_as_those_of_a_function_in_python(says: Says) -> None:
+    rules = ToolRules(PYTHONIC, EDITS)
+    fit = ['[edit(path="a\\n", mode="new")]', 'so: [now(), edit(path="", line=None, all=True, mode=None)]']
+    unfit = [
+        "[edit(path=a, mode='new')]",
+        '[edit(, path="a", mode="new")]',
+        '[edit(path="a", all=true, mode="new")]',
+        "[]",
+    ]
+    assert [text for text in fit if not says(text, rules)] == []
+    assert [text for text in unfit if says(text, rules)] == []
+
+
+def test_a_text_between_control_tokens_is_raw(gemma: Says) -> None:
+    rules = ToolRules(MARKED, EDITS)
+    assert gemma('<|tool_call>call:edit{path:<|"|>a "b", c<|"|>,line:3,mode:<|"|>old<|"|>}<tool_call|>', rules)
+    assert not gemma('<|tool_call>call:edit{path:a,mode:<|"|>old<|"|>}<tool_call|>', rules)
+    assert not gemma('<|tool_call>call:edit{path:<|"|>a<|"|>,mode:<|"|>any<|"|>}<tool_call|>', rules)
+
+
+def test_a_loose_tool_takes_any_arguments_in_the_same_form(says: Says) -> None:
+    rules = ToolRules(CODER, (OfferedTool("edit", '{"not": {}}'),))
+    assert says(coded(anything="at all", more="[1"), rules)
+    assert not says("<tool_call>\n<function=edit>\n{}</function>\n</tool_call>", rules)
+
+
 @pytest.mark.parametrize(
     ("rules", "because"),
     [
@@ -143,6 +233,7 @@ def test_a_schema_that_cannot_be_enforced_binds_a_loose_tool_to_an_object_and_re
         (ToolRules(HERMES, TOOLS * 65), "130 tools are offered"),
         (ToolRules(HERMES, (TOOLS[0], TOOLS[0])), "two tools have one name"),
         (ToolRules(HERMES, (OfferedTool('a"b', "{}"),)), "is not made of letters"),
+        (ToolRules(replace(HERMES, form=ArgumentForm(quote="")), TOOLS), "where an argument's text ends"),
         (ToolRules(replace(HERMES, begin="[", trigger="<"), TOOLS), "does not begin with its trigger"),
         (ToolRules(HERMES, tuple(OfferedTool(f"t{n}", " " * 40_000) for n in range(7))), "have 280000 bytes"),
     ],
