@@ -278,6 +278,7 @@ class Answers:
                 kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, heard(prepared, trace)))
         except LoreError as fault:
             log.warning("the memories of a turn were not kept: %s", fault.message)
+            kept = replace(kept, fault=f"nothing was remembered of this turn: {fault.message}")
         return kept
 
     def _traced(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> None:
@@ -379,7 +380,7 @@ class Answers:
         )
         reuse = report.true_reuse(state.admitted, completions)
         left = state.admitted.left if state.admitted is not None else 0
-        lore = self._lore(prepared, reuse, left, turn, outdated).model_copy(
+        lore = self._lore(prepared, reuse, left, turn, outdated, kept.fault).model_copy(
             update={
                 "trace": trace,
                 "timings": timings,
@@ -399,7 +400,7 @@ class Answers:
         )
 
     def _lore(
-        self, prepared: PreparedQuestion, reuse: Iterable[Reuse], left: int, turn: SavedTurn, outdated: str = ""
+        self, prepared: PreparedQuestion, reuse: Iterable[Reuse], left: int, turn: SavedTurn, *further: str
     ) -> Lore:
         prompt, codex_state = prepared.composed.assembled, prepared.codex_state
         info = self.client.info
@@ -408,7 +409,7 @@ class Answers:
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
         known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.recalled.notice)
-        notices = (*known, *prepared.unseen, outdated, *prepared.shorter_answer)
+        notices = (*known, *prepared.unseen, *further, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,

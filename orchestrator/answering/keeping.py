@@ -24,11 +24,12 @@ class SavedTurn:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What memories had to do with an answer beside its prompt: censors that it goes against, and what was made of the
-    turn."""
+    """What memories had to do with an answer beside its prompt: censors that it goes against, what was made of the turn,
+    and why nothing could be, '' where it could."""
 
     censored: tuple[CensorMark, ...] = ()
     noted: tuple[NotedMemory, ...] = ()
+    fault: str = ""
 
 
 def saved(

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -245,9 +246,10 @@ def replace_with(path: Path, text: str) -> None:
     try:
         part.write_text(text, encoding="utf-8", newline="")
         part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    except OSError as fault:
+        with suppress(OSError):
+            part.unlink()
+        raise OSError(fault.errno, fault.strerror, str(path)) from fault  # a write's own names no file
 
 
 # -- pages

@@ -37,7 +37,9 @@ def purge(
     if not yes:
         note(kept_page({"kept": rows}))
     insist(f"delete {listed(*chosen)} for good?", yes=yes)
-    purged = [daemon.call("DELETE", f"/v1/kept/{name}")["purged"] for name in chosen]
+    # The cache first: files go on a disk without room, while a database needs some to delete.
+    in_order = sorted(chosen, key=lambda name: name != "cache")
+    purged = [daemon.call("DELETE", f"/v1/kept/{name}")["purged"] for name in in_order]
     done({"purged": purged}, f"deleted {listed(*map(words, purged))}; {STAY}", as_json=as_json)
 
 

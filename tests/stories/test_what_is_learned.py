@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from support.house import living, reply, revived, until
@@ -73,6 +74,19 @@ def test_the_answer_says_under_it_what_was_noted_and_how_to_undo_it(house):
     told = house.lore("ask", "-c", "none", "--max-tokens", "2", "I think we use Redis for caching.").stderr
     (proposal,) = remembered(house, "--state", "proposed")
     assert f"proposed fact: We use Redis for caching. · keep it: lore memory confirm {proposal['id']}" in told
+
+
+def test_where_nothing_can_be_remembered_the_answer_stands_and_says_so(house):
+    (path,) = house.folder.rglob("memories.sqlite3")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON memories BEGIN SELECT RAISE(ABORT, 'the disk fails'); END"
+        )
+        lore = asked(house, "We use Redis for sessions.")
+        database.execute("DROP TRIGGER refused")
+    assert ("noted" in lore, [one for one in lore["notices"] if "the disk fails" in one] != []) == (False, True)
+    assert remembered(house) == []
+    assert asked(house, "We use Redis for sessions.")["noted"] != []
 
 
 def test_what_worked_is_suggested_as_the_outcome_of_the_decision_and_a_person_takes_it(house):

@@ -131,6 +131,7 @@ class SmallService:
     asked: list[Ask] = field(default_factory=list)
     loads: list[LoadBody] = field(default_factory=list)
     pauses: list[str] = field(default_factory=list)
+    purged: list[str] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
@@ -249,6 +250,7 @@ class SmallService:
 
     async def purge(self, principal: Principal, name: DataName) -> KeptData:
         (before,) = [one for one in (await self.kept_data(principal)).kept if one.name == name]
+        self.purged.append(name)
         self.traced.purge(principal.uid) if name == "traces" else self.talks.clear() if name == "sessions" else None
         return before
 

@@ -41,6 +41,11 @@ def test_what_is_named_goes_and_what_is_another_users_stays(lore, turns, lorekee
     assert (turns.kept(os.getuid())[0], turns.kept(os.getuid() + 1)[0]) == (0, 1)
 
 
+def test_all_begins_with_the_cache_which_goes_also_on_a_disk_without_room(lore, turns, lorekeep):
+    assert lore("purge", "--all", "--yes").returncode == 0
+    assert lorekeep.service.purged == ["cache", "traces", "sessions"]
+
+
 def test_a_codex_goes_with_the_users_memories_of_it_and_with_no_others(lore, lorekeep):
     for codex in ("demo", "demo", "none"):
         text = f"The cache is Redis {codex} {len(json.loads(lore('memory', 'list', '--json').stdout)['memories'])}."
