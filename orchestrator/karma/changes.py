@@ -29,6 +29,7 @@ from orchestrator.karma.records import (
     NewMemory,
     Severity,
 )
+from orchestrator.wire.memories import MOST_NAME
 
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
 IMPORT = "import"  # the source of what an export brought
@@ -182,6 +183,9 @@ def refuse(new: NewMemory, kind: MemoryKind) -> None:
             f"the memory has {len(new.text):,} characters; it may have {MOST_TEXT:,}",
             "keep what matters of it, or load the text into a codex: lore load PATH",
         )
+    for name in ("subject", "attribute", "domain", "trigger"):  # also of what a model or a plug-in proposes
+        if len(getattr(new, name)) > MOST_NAME:
+            raise InvalidRequest(f"{name}: it may have {MOST_NAME:,} characters", "say the rest in the memory's text")
     if not 0.0 <= new.confidence <= 1.0:
         raise InvalidRequest(f"confidence {new.confidence} is not between 0 and 1", "leave it out for what is certain")
     if not kind.states:

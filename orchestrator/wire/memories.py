@@ -10,7 +10,10 @@ KindName = Plain
 OutcomeName = Literal["pending", "success", "partial", "failure"]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Line = Annotated[int, Field(ge=0, lt=2**31)]  # a database holds no larger one than 2**63, and no file has so many
-Name = Annotated[Plain, Field(max_length=1_000)]  # of what is kept with a memory: its text is not the place of these
+MOST_NAME = 1_000  # characters
+Name = Annotated[
+    Plain, Field(max_length=MOST_NAME)
+]  # of what is kept with a memory: its text is not the place of these
 LAST_MOMENT = 253_402_214_400.0  # 9999-12-31: a calendar has no later day, in no time zone
 
 

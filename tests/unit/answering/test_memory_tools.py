@@ -7,15 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.scripted_agent import Bench, ScriptedEngine, text_of
 
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.answering.conversations import SessionStore, StoredTurn
 from orchestrator.answering.memory_tools import PRIVATE, MemoryTools
 from orchestrator.errors import NotFound
+from orchestrator.karma.changes import MOST_TEXT
 from orchestrator.karma.records import CodeCitation, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.prompt.composing import Composer, TokenCache
 from orchestrator.prompt.situation import lacking_scope, may_use
+from orchestrator.wire.memories import MOST_NAME
 
 pytestmark = pytest.mark.anyio
 ME, OTHER = 1000, 1001
@@ -40,6 +44,33 @@ def asking(uid: int = ME, *, private: bool = False) -> Any:
         private=private,
     )
     return SimpleNamespace(deps=turn)
+
+
+HOSTILE = ("", "\\u0000", "\\ud800", "x" * 100_000, "' OR 1=1 --", '\\"', "a AND (", "NEAR(", "*", "%", "\\n" * 500)
+FIELDS = {
+    "recall_context": ("query", "kind"),
+    "expand_detail": ("id",),
+    "session_search": ("query",),
+    "fact_store": ("text", "subject", "attribute"),
+    "fact_feedback": ("id", "reason"),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+async def test_whatever_a_model_writes_into_a_call_its_turn_goes_on_and_nothing_large_is_kept(
+    tools: MemoryTools, composer: Composer, tokens: TokenCache, name: str
+) -> None:
+    """Strings of JSON that are no text, no id and no query, or too large, in each argument in turn."""
+    for field in FIELDS[name]:
+        for bad in HOSTILE:
+            given = ", ".join(f'"{one}": "{bad if one == field else "a pond"}"' for one in FIELDS[name])
+            call = f'<tool_call>{{"name": "{name}", "arguments": {{{given}}}}}</tool_call>'
+            bench = Bench(composer, tokens, ScriptedEngine([call, "So be it."]), more=tools.functions)
+            assert text_of(await bench.events(asking().deps)) == "So be it.", (field, bad[:20])
+    for one in tools.store.all_of(ME):
+        assert one.state is MemoryState.PROPOSED
+        assert len(one.text) <= MOST_TEXT
+        assert max(len(one.subject), len(one.attribute)) <= MOST_NAME
 
 
 def remember(tools: MemoryTools, text: str, kind: Kind = Kind.FACT, **more: Any) -> MemoryRecord:
