@@ -83,9 +83,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     )
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
-        texts=PlainTexts(
-            host.client, host.machine, model_ready.now, host.model.setting, settings.model.sequences, VERSION
-        ),
+        texts=texts_of(settings, host, model_ready),
         about=about_of(paths, host, plugins, codices, gate),
         library=storage.library,
         states=storage.states,
@@ -300,6 +298,21 @@ def answers_of(
         codices.freshness.outdated,
         storage.traces,
         memories,
+    )
+
+
+def texts_of(settings: Settings, host: Host, model_ready: AwaitedModel) -> PlainTexts:
+    return PlainTexts(
+        host.client,
+        host.machine,
+        host.yielding,
+        EngineInference(host.client, host.machine),
+        model_ready,
+        model_ready.now,
+        host.model.setting,
+        settings.model.sequences,
+        VERSION,
+        greedy=is_builtin(host.model.setting),
     )
 
 

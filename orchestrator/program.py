@@ -42,7 +42,17 @@ from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import around, choose_codex
 from orchestrator.reports.kept import drop_checkpoints, size_of_checkpoints
 from orchestrator.reports.status import About, away_event
-from orchestrator.service import Ask, AskEvent, Embedded, LoadEvent, MeasureEvent, ModelEvent, Principal
+from orchestrator.service import (
+    Ask,
+    AskEvent,
+    Embedded,
+    LoadEvent,
+    MeasureEvent,
+    ModelEvent,
+    Principal,
+    TextAsk,
+    TextEvent,
+)
 from orchestrator.wire.answers import BARE, PlanReply
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
@@ -389,6 +399,9 @@ class Program:
 
     async def props(self) -> PropsReply:
         return self.texts.props()
+
+    def continued(self, ask: TextAsk) -> AsyncIterator[TextEvent]:
+        return self.texts.continued(ask)
 
     async def tokens_of(self, text: str) -> Sequence[int]:
         with self.yielding.question():

@@ -114,6 +114,26 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class TextAsk:
+    """A text that the model continues, without chat, codex and memory; with `suffix` what fits between the two."""
+
+    principal: Principal
+    prompt: str
+    suffix: str | None = None
+    max_tokens: int = 16
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    wait: bool = True
+    timeout_s: float | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Text:
     """`chosen`: the tokens that the text came from, where the ask wants their log-probabilities."""
 
@@ -137,6 +157,18 @@ class Answered:
     completion_tokens: int
 
 
+@dataclass(frozen=True)
+class Continued:
+    """The last event of a text that was continued."""
+
+    finish_reason: str  # stop, length
+    notices: tuple[str, ...]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+TextEvent = Waiting | Text | Continued
 AskEvent = Waiting | Text | Thought | ToolCall | Answered
 
 
@@ -166,6 +198,7 @@ class Service(Protocol):
     """
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]: ...
+    def continued(self, ask: TextAsk) -> AsyncIterator[TextEvent]: ...
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply: ...
     def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Closing the stream does not stop the load; `cancel_load` does."""

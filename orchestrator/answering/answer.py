@@ -33,19 +33,17 @@ from orchestrator.answering.refusals import refusal_of
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
 from orchestrator.answering.traces import TracedTurn, TraceKeeper
-from orchestrator.answering.waiting import deadline_of, own_task, until_first, within
+from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
-from orchestrator.errors import LoreError, NotReady, OverBudget
+from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import Severity
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import (
-    WHOLE,
     ChatModel,
-    arriving,
     engine_failed,
     engine_ready,
     paused,
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel
 
 log = logging.getLogger("lorekeep")
-COMING = (ChildState.PAUSED, ChildState.STARTING, ChildState.BACKOFF)  # there is no engine, but there will be
 PLANS = 4  # of one question: others may take memory between planning and the first token
 
 
@@ -105,6 +102,10 @@ class Answers:
     traces: TraceKeeper
     memories: Memories
 
+    @property
+    def _engine(self) -> EngineWait:
+        return EngineWait(self.client, self.yielding)
+
     # -- asking
 
     async def ask(self, ask: Ask) -> AsyncIterator[AskEvent]:
@@ -113,7 +114,7 @@ class Answers:
             state, deadline = RunState(time.monotonic()), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
             asked = own_task(self._asked(ask, messages, state, deadline))
-            async with aclosing(self._beside_the_engine(asked, ask, state)) as events:
+            async with aclosing(self._engine.beside(asked, wait=ask.wait, told=state.waits)) as events:
                 async for event in events:
                     yield event
 
@@ -134,45 +135,6 @@ class Answers:
                 stale = state.admitted is None and machine.grant.number != prepared.grant.number
                 if not (left and stale):
                     raise
-
-    async def _beside_the_engine(
-        self, events: AsyncGenerator[AskEvent], ask: Ask, state: RunState
-    ) -> AsyncGenerator[AskEvent]:
-        """The events, and until the answer begins also that it waits for the engine, which may leave at any moment. Raises
-        NotReady and Paused for who would not wait."""
-        async with aclosing(events):
-            begun = False
-            while not begun:
-                coming = asyncio.ensure_future(anext(events, None))
-                try:
-                    async for percent in arriving(coming, self.client):
-                        waiting = self._lacked(ask, percent)
-                        state.waits(waiting)
-                        if waiting is not None:
-                            yield waiting
-                    event = await coming
-                finally:
-                    coming.cancel()
-                    await asyncio.wait([coming])
-                if event is None:
-                    return
-                begun = not isinstance(event, Waiting)
-                yield event
-            async for event in events:
-                yield event
-
-    def _lacked(self, ask: Ask, percent: int) -> Waiting | None:
-        """What is waited for while there is no engine; None while there is one. Raises NotReady and Paused."""
-        if (away := self.yielding.paused) is not None:
-            if not ask.wait:
-                raise paused(away)
-            left = None if away.until is None else max(0.0, away.until - time.time())
-            return Waiting("pause", 0, 0, left_s=left, detail=away.words())
-        if self.client.state not in COMING:
-            return None
-        if not ask.wait:
-            raise NotReady(why_waiting(self.client), "ask without --no-wait to wait for it", retry_after=2.0)
-        return Waiting("model", percent, WHOLE)
 
     async def _prepared(
         self, ask: Ask, messages: SplitMessages, chat_model: ChatModel, deadline: float | None
@@ -445,7 +407,7 @@ class Answers:
     async def _planned(self, ask: Ask, *, prompt: bool) -> PlanReply:
         messages = split(ask.messages)
         if not ask.wait:
-            self._lacked(ask, 0)
+            self._engine.lacked(0, wait=False)
         prepared = await self.preparer.prepare(ask, messages, await self._ready_model(deadline_of(ask)))
         matched = await self._matched(prepared)
         lore = self._lore(prepared, matched.reuse, matched.left, SavedTurn(prepared.session))

@@ -63,7 +63,7 @@ from orchestrator.relevance.intent import frame_of
 from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
 from orchestrator.relevance.signals import SILENCE, Turn, signals_of
-from orchestrator.service import Ask, Message, Principal
+from orchestrator.service import Ask, Message, Principal, TextAsk
 from orchestrator.wire.requests import ToolFunction
 
 log = logging.getLogger("lorekeep.relevance")
@@ -521,9 +521,10 @@ def tool_view(tool: ToolFunction) -> ToolView:
     return ToolView(name=tool.name, description=tool.description or "", parameters_json_schema=tool.parameters or {})
 
 
-def sampling_of(ask: Ask, greedy: bool) -> Sampling:
+def sampling_of(ask: Ask | TextAsk, greedy: bool) -> Sampling:
     """As the client wants it; `greedy`: what it leaves open is not drawn by chance."""
     usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
     names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name)) is not None}
-    return replace(usual, schema=usual.schema if ask.schema is None else json.dumps(ask.schema), **given)
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name, None)) is not None}
+    schema = ask.schema if isinstance(ask, Ask) else None
+    return replace(usual, schema=usual.schema if schema is None else json.dumps(schema), **given)

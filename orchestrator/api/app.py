@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,16 +25,17 @@ from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, 
 from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
-from orchestrator.service import AskEvent, Principal, Service
+from orchestrator.service import Principal, Service
 from orchestrator.wire.answers import Waiting
 from orchestrator.wire.places import HEADER
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
 FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
-QUESTIONS = ("/v1/chat/completions", "/v1/plan", "/v1/codices", "/v1/search", "/v1/pause")
+QUESTIONS = ("/v1/chat/completions", "/v1/completions", "/v1/plan", "/v1/codices", "/v1/search", "/v1/pause")
 COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
 
+T = TypeVar("T")
 log = logging.getLogger("lorekeep.api")
 
 routes = [
@@ -41,6 +43,7 @@ routes = [
     chat.plan,
     chat.embeddings,
     chat.models,
+    texts.complete,
     texts.props,
     texts.tokenize,
     texts.detokenize,
@@ -263,7 +266,7 @@ class QuestionQueue:
         self._most = most
         self._stopping = stopping
 
-    async def through(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[AskEvent]:
+    async def through(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """The events of an ask. Raises Full before the first one, NotReady when the daemon stops before it has begun.
 
         Closing this closes `events`.
@@ -280,7 +283,7 @@ class QuestionQueue:
                 async for event in events:
                     yield event
 
-    async def _turn(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[AskEvent]:
+    async def _turn(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """Events until the answer begins, which is the last of them."""
         waits = True
         self.waiting += 1

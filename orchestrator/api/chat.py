@@ -10,11 +10,22 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.api.http import DONE, ApiCall, EventStream, closing, comment, data, route, started
+from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
 from orchestrator.api.names import KnownModels, ModelNotFound, NamedModel, is_missing, known_models, named_model
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.service import Answered, Ask, AskEvent, Embedded, Message, Principal, Text, Thought, ToolCall
+from orchestrator.service import (
+    Answered,
+    Ask,
+    AskEvent,
+    Continued,
+    Embedded,
+    Message,
+    Principal,
+    Text,
+    Thought,
+    ToolCall,
+)
 from orchestrator.wire.answers import (
     AnswerFunction,
     AnswerMessage,
@@ -113,10 +124,10 @@ async def embeddings(call: ApiCall, body: EmbeddingsBody) -> EmbeddingsReply:
         raise InvalidRequest(
             f"{found.model} gives {found.dimensions} dimensions, not {body.dimensions}", "leave out `dimensions`"
         )
-    return written(found, body.encoding_format)
+    return embedded(found, body.encoding_format)
 
 
-def written(found: Embedded, encoding: str) -> EmbeddingsReply:
+def embedded(found: Embedded, encoding: str) -> EmbeddingsReply:
     rows = [found.vectors[at : at + 4 * found.dimensions] for at in range(0, len(found.vectors), 4 * found.dimensions)]
     return EmbeddingsReply(
         object="list",
@@ -264,7 +275,7 @@ def client_of(lore: LoreOptions) -> dict[str, str]:
 # -- an Ask's events in OpenAI's words
 
 
-def usage_of(answered: Answered) -> Usage:
+def usage_of(answered: Answered | Continued) -> Usage:
     return Usage(
         prompt_tokens=answered.prompt_tokens,
         completion_tokens=answered.completion_tokens,
@@ -302,25 +313,26 @@ class Chunks:
     def __init__(self, model: str, include_usage: bool) -> None:
         self.include_usage = include_usage
         self.calls = 0
+        self.opened = False
         self.frame = CompletionChunk(
             id=new_id(), object="chat.completion.chunk", created=int(time.time()), model=model, choices=()
         )
         self.text = self.choice(Delta(content="\0")).split(b'"\\u0000"')
         self.thought = self.choice(Delta(reasoning_content="\0")).split(b'"\\u0000"')
 
-    async def of(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
+    def of(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
         """Closing this closes `events`, which cancels what they run."""
-        async with closing(events):
-            opened = False
-            async for event in events:
-                if not opened and not isinstance(event, Waiting):
-                    opened = True
-                    yield self.choice(Delta(role="assistant", content=""))
-                for chunk in self.written(event):
-                    yield chunk
-        yield DONE
+        return written(events, self.written)
 
     def written(self, event: AskEvent) -> list[bytes]:
+        """Its chunks; the answer opens with one of its own."""
+        chunks = self._written(event)
+        if self.opened or isinstance(event, Waiting):
+            return chunks
+        self.opened = True
+        return [self.choice(Delta(role="assistant", content="")), *chunks]
+
+    def _written(self, event: AskEvent) -> list[bytes]:
         match event:
             case Text():
                 if event.chosen:

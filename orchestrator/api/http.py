@@ -7,7 +7,7 @@ its body and its reply in the function's annotations. The reference and its test
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -303,6 +303,18 @@ async def lines(events: AsyncIterator[ReplyShape]) -> AsyncIterator[bytes]:
     async with closing(events):
         async for event in events:
             yield data(event)
+
+
+async def written(
+    events: AsyncIterator[T], chunks: Callable[[T], Iterable[bytes]], end: bytes = DONE
+) -> AsyncIterator[bytes]:
+    """The chunks of each event, and the end. Closing this closes `events`, which cancels what they run."""
+    async with closing(events):
+        async for event in events:
+            for chunk in chunks(event):
+                yield chunk
+    if end:
+        yield end
 
 
 def data(value: ReplyShape) -> bytes:

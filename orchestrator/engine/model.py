@@ -53,6 +53,16 @@ class EngineSpec:
 
 
 @dataclass(frozen=True)
+class FimTokens:
+    """Between which a model fills in: their ids, and the texts that the vocabulary has for them, in this order."""
+
+    prefix: int
+    suffix: int
+    middle: int
+    texts: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context.
 
@@ -75,6 +85,7 @@ class ModelInfo:
     device: str  # "CPU", or the GPU's name
     gpu_layers: int
     pool_tokens: int = 0
+    fim: FimTokens | None = None  # none: it was not made to fill in
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -156,6 +156,55 @@ class QuestionBody(RequestShape):
     model_config = ConfigDict(extra="allow")
 
 
+class TextOptions(StrictRequest):
+    """The `lore` object of a text that is to be continued."""
+
+    wait: bool = Field(True, description="false: refuse with not_ready instead of waiting for the model")
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="seconds until the answer must have begun, else not_ready"
+    )
+
+
+class CompletionBody(QuestionBody):
+    """OpenAI's completions: a text that the model continues, or with `suffix` what fits between the two."""
+
+    model: str = Field(
+        "", description="the bare model; one that names a codex is taken, and the codex has no part in it"
+    )
+    prompt: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=1)] = Field(
+        description="the text, or what stands before the cursor; one written in the model's own tokens for filling in is "
+        "taken apart; ids of tokens are not taken"
+    )
+    suffix: str | None = Field(
+        None, description="what stands behind the cursor; refused where the model cannot fill in"
+    )
+    stream: bool = Field(False, description="answer as server-sent events")
+    stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
+    max_tokens: MostTokens | None = Field(None, description="longest answer in tokens; left out: 16, as OpenAI has it")
+    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
+        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
+    )
+    top_p: Annotated[Finite, Field(ge=1e-6, le=1)] | None = Field(
+        None, description="least likely tokens beyond are left out"
+    )
+    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        None, description="so many likeliest tokens; 0: all"
+    )
+    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
+    repeat_penalty: Annotated[Finite, Field(ge=0.1, le=10)] | None = Field(None, description="1: none")
+    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
+        None, description="of the chance in the answer"
+    )
+    stop: str | tuple[str, ...] | None = Field(
+        None, description="texts that end the answer and are not in it; 16 at most"
+    )
+    n: int | None = Field(1, description="1; more are refused")
+    best_of: int | None = Field(1, description="1; more are refused")
+    echo: bool | None = Field(False, description="refused")
+    logprobs: int | None = Field(None, description="refused: chat completions have them")
+    lore: TextOptions = Field(TextOptions(), description="what the protocol has no words for")
+
+
 class ChatRequest(QuestionBody):
     """Body of POST /v1/chat/completions and /v1/plan."""
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from orchestrator.wire.base import ReplyShape, RequestShape
+from orchestrator.wire.answers import Usage
+from orchestrator.wire.base import ReplyShape, RequestShape, SparseReply
 
 MOST_CHARACTERS = 2_000_000  # of a text to be counted: the reply has up to as many ids
 MOST_IDS = 2_000_000
@@ -67,3 +68,30 @@ class PropsReply(ReplyShape):
     eos_token: str = Field(description="that ends one")
     modalities: Modalities = Field(Modalities(), description="text alone")
     build_info: str = Field(description="lorekeep and its version")
+
+
+class TextChoice(ReplyShape):
+    """The one text, or in a stream a piece of it."""
+
+    index: int = Field(description="0")
+    text: str = Field(description="what is added")
+    logprobs: None = Field(None, description="none")
+    finish_reason: str | None = Field(description="stop or length; null in a stream before its end")
+
+
+class TextNotes(ReplyShape):
+    """What a text that was continued says of itself."""
+
+    notices: tuple[str, ...] = Field((), description="what of the request had no effect")
+
+
+class TextReply(SparseReply):
+    """A text that was continued; in a stream one event, and `[DONE]` ends it."""
+
+    id: str = Field(description="of this text")
+    object: Literal["text_completion"] = Field(description="OpenAI's word")
+    created: int = Field(description="seconds since 1970")
+    model: str = Field(description="as it was asked for")
+    choices: tuple[TextChoice, ...] = Field(description="one; none in the chunk of include_usage")
+    usage: Usage | None = Field(None, description="in tokens; of a stream in the last event")
+    lore: TextNotes | None = Field(None, description="beside the usage")

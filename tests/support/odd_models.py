@@ -10,7 +10,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from orchestrator.engine.builtin.shape import tokens
+from orchestrator.engine.builtin.shape import Tokens, tokens
 
 WIDTH, LAYERS, CONTEXT = 64, 2, 4096
 WINDOW = 64  # tokens that every second layer of the sliding model sees
@@ -156,19 +156,48 @@ def long_rope(path: Path, only: str = "") -> Path:
     return write(path, "llama", describe, layer)
 
 
+FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")  # llama.cpp knows them by these texts
+
+
+def filling(path: Path) -> Path:
+    """Architecture `llama` with tokens for filling in, in the place of the last three merges."""
+    heads, head, feed = 2, 32, 128
+    known = tokens()
+
+    def describe(writer: gguf.GGUFWriter) -> None:
+        writer.add_feed_forward_length(feed)
+        writer.add_head_count(heads)
+        writer.add_head_count_kv(heads)
+        writer.add_rope_dimension_count(head)
+
+    def layer(draw: Draw, _: int) -> Tensors:
+        return {
+            "attn_norm.weight": np.ones(WIDTH, np.float32),
+            "ffn_norm.weight": np.ones(WIDTH, np.float32),
+            **{f"attn_{one}.weight": 3 * draw(WIDTH, WIDTH) for one in ("q", "k", "v", "output")},
+            "ffn_gate.weight": draw(feed, WIDTH),
+            "ffn_up.weight": draw(feed, WIDTH),
+            "ffn_down.weight": draw(WIDTH, feed),
+        }
+
+    own = Tokens((*known.texts[:-4], *FIM, known.texts[-1]), known.merges[:-3])
+    return write(path, "llama", describe, layer, vocabulary=own)
+
+
 def write(
     path: Path,
     architecture: str,
     describe: Callable[[gguf.GGUFWriter], None],
     layer: Callable[[Draw, int], Tensors],
     norm: str = "output_norm",
+    vocabulary: Tokens | None = None,
 ) -> Path:
     random = np.random.default_rng(7)
 
     def draw(*shape: int) -> np.ndarray:
         return (random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
-    vocabulary = tokens()
+    vocabulary = vocabulary or tokens()
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture}")
     writer.add_context_length(CONTEXT)

@@ -39,12 +39,15 @@ from orchestrator.service import (
     Answered,
     Ask,
     AskEvent,
+    Continued,
     Embedded,
     LoadEvent,
     MeasureEvent,
     ModelEvent,
     Principal,
     Text,
+    TextAsk,
+    TextEvent,
     Thought,
     ToolCall,
 )
@@ -129,6 +132,7 @@ class SmallService:
     known: dict[str, CodexReport] = field(default_factory=lambda: {"demo": codex("demo")})
     talks: dict[str, list[str]] = field(default_factory=dict)
     asked: list[Ask] = field(default_factory=list)
+    texts_asked: list[TextAsk] = field(default_factory=list)
     loads: list[LoadBody] = field(default_factory=list)
     pauses: list[str] = field(default_factory=list)
     purged: list[str] = field(default_factory=list)
@@ -174,6 +178,18 @@ class SmallService:
 
     async def props(self) -> PropsReply:
         return filled(PropsReply, model_path=self.running)
+
+    async def continued(self, ask: TextAsk) -> AsyncIterator[TextEvent]:
+        """The prompt's words in capitals; `break` among them fails."""
+        self.texts_asked.append(ask)
+        if ask.prompt in REFUSALS:
+            raise REFUSALS[ask.prompt]
+        yield Waiting("prompt", 1, 2)
+        for word in ask.prompt.split():
+            if word == "break":
+                raise EngineFailed("the engine died", "ask again")
+            yield Text(word.upper() + " ")
+        yield Continued("stop", ask.notices, prompt_tokens=100, cached_tokens=90, completion_tokens=5)
 
     async def tokens_of(self, text: str) -> Sequence[int]:
         return [ord(character) for character in text]

@@ -19,6 +19,7 @@ from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel, StateSizes
 from orchestrator.engine.llama.model_files import (
     chat_template,
+    fim_tokens,
     fingerprint,
     gpu_name,
     header_of,
@@ -127,6 +128,7 @@ class LlamaBackend:
             device=gpu_name() if self.loaded.on_gpu else "CPU",
             gpu_layers=offloaded_layers(self._spec, model) if self.loaded.on_gpu else 0,
             pool_tokens=self.loaded.states.pool_tokens(self._spec.sequences),
+            fim=fim_tokens(vocabulary),
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
         )
 

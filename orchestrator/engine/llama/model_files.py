@@ -17,7 +17,7 @@ from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.model import EngineSpec, default_threads, sample_file, shards
+from orchestrator.engine.model import EngineSpec, FimTokens, default_threads, sample_file, shards
 
 TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 ALWAYS, NEVER = 1, 2**31 - 1  # original contexts that every pool exceeds, or none
@@ -180,6 +180,16 @@ def token_text(vocabulary: object, token: int) -> str:
         return ""
     found = lib.llama_vocab_get_text(vocabulary, token)
     return found.decode("utf-8", "replace") if found else ""
+
+
+def fim_tokens(vocabulary: object) -> FimTokens | None:
+    """As the file names them, or as llama.cpp knows them by their texts; None unless all three are there."""
+    prefix, suffix = int(lib.llama_vocab_fim_pre(vocabulary)), int(lib.llama_vocab_fim_suf(vocabulary))
+    middle = int(lib.llama_vocab_fim_mid(vocabulary))
+    if min(prefix, suffix, middle) < 0:
+        return None
+    texts = token_text(vocabulary, prefix), token_text(vocabulary, suffix), token_text(vocabulary, middle)
+    return FimTokens(prefix, suffix, middle, texts)
 
 
 def gpu_name() -> str:
