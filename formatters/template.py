@@ -5,10 +5,11 @@ a template can be used without losing the shared prefix.
     user        turn 0
     assistant   turn 1                       …
     user        artifacts of the question · Query
-    assistant   a tool call, user its result …            (only while a turn is running)
+    assistant   a tool call, tool its result …
 
-Chat templates expect user and assistant by turns, beginning with the user, and many refuse anything else. Tool results are
-the user's, because templates do not agree on a role for them.
+Chat templates expect user and assistant by turns, beginning with the user, and many refuse anything else. An answer that
+calls is given to the template as a call, which the answer's own text then replaces, and results as messages of the tool.
+Where a template refuses that, or loses or changes a result, calls are plain answers and results are the user's.
 
 The template is rendered once with a sentinel in each slot and cut there. The text between the slots is the template's own,
 and only that text may have control tokens; the text of the slots is content and never control. So every block can be
@@ -22,33 +23,23 @@ When a model is loaded, three ways are tried in this order, and the first that w
  2. `first_user`  the head of the first user message holds them: for templates without a system role, or that move it.
  3. `none`        plain role lines replace the template.
 A way works when prompts of one, two and three turns can be cut, and are equal up to Karma.
-
-A chat template is foreign code: it runs in a sandbox, with the helpers of Hugging Face's `apply_chat_template`, which such
-templates are written for.
 """
 
-import datetime
-import json
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, NoReturn, TypeAlias
+from typing import TypeAlias
 
-from jinja2 import Template, nodes
-from jinja2.exceptions import TemplateError
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template
 
 from formatters.blocks import FLOOR, ORDER, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
-
-UNDATED = datetime.datetime(2024, 7, 26)
-"""The date in templates of the Llama 3 family when none is passed. Today's would make a new floor each day."""
+from formatters.calls import CALL_ID, NAME, PLAIN_CALLS, CallFormat, CallSample, read_calls
+from formatters.sandbox import Message, compiled, rendered
 
 PLAIN = (
     "{% for message in messages %}"
@@ -62,14 +53,11 @@ PLAIN_STOP = "\n### User:"
 """Where an answer under PLAIN ends: no control token ends it."""
 
 KEPT_TURNS = 256  # of a layout that is cached: hundreds of longer ones would cost more memory than they save work
-Message = Mapping[str, Any]
 
 SEAM = "\n\n"
 """Between two turns that nothing of the template separates, so that no words merge."""
 
 _BEGAN_EARLIER = "(The conversation began earlier.)" + SEAM
-# What a template's own operations may raise: `none + "text"`, a missing key, a division by zero, a recursive macro.
-_FAULTS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class Way(StrEnum):
@@ -90,10 +78,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class MessageLayout:
-    """One chat message as slots and fixed text. `role` is system, user or assistant."""
+    """One chat message as slots and fixed text. `role` is system, user, assistant or tool; `calls`: results follow."""
 
     role: str
     parts: tuple[Slot | str, ...]
+    calls: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,10 +94,14 @@ class Literal:
 
 
 Piece: TypeAlias = Literal | Slot
+_Roles: TypeAlias = tuple[Role, ...]
 _Growing = list[tuple[str, list[Slot | str]]]  # roles and parts: one message may be of thousands of turns
 _HEAD: tuple[Slot, ...] = tuple(Slot(kind) for kind in ORDER[:4])
 _EXCHANGE = (Role.USER, Role.ASSISTANT)
 _TRIED = ((), _EXCHANGE, _EXCHANGE * 2)
+_CALLED = (Role.ASSISTANT, Role.TOOL)
+_GROWING = (_CALLED, _CALLED * 2, (*_CALLED * 3, Role.TOOL))  # a running turn
+_WITH_RESULTS = (Role.USER, *_CALLED, Role.TOOL, *_CALLED, Role.ASSISTANT)  # earlier turns
 
 
 @dataclass(frozen=True)
@@ -124,27 +117,72 @@ class ChatTemplate:
     add_bos: bool = False
 
     def layout(
-        self, turns: Sequence[Role] = (), *, running: Sequence[Role] = (), way: Way = Way.SYSTEM, think: bool = True
+        self,
+        turns: Sequence[Role] = (),
+        *,
+        running: Sequence[Role] = (),
+        way: Way = Way.SYSTEM,
+        results: bool = False,
+        think: bool = True,
     ) -> tuple[Piece, ...]:
         """The prompt's pieces in order, for these earlier turns and what the running turn has appended since the question.
 
+        results: calls and results are the template's own; see `Placement.results`.
         think: False asks the template not to let the model think; see `Placement.no_think` before using it.
         Raises TemplateRefused when the template refuses or a slot is lost, doubled, changed or moved.
         """
         layout = self._cached_layout if len(turns) + len(running) <= KEPT_TURNS else self._layout
-        return layout(tuple(turns), tuple(running), way, think)
+        return layout(tuple(turns), tuple(running), way, results, think)
 
     @cached_property
-    def _cached_layout(self) -> Callable[[tuple[Role, ...], tuple[Role, ...], Way, bool], tuple[Piece, ...]]:
+    def _cached_layout(self) -> Callable[[_Roles, _Roles, Way, bool, bool], tuple[Piece, ...]]:
         return lru_cache(maxsize=512)(self._layout)
 
-    def _layout(self, turns: tuple[Role, ...], running: tuple[Role, ...], way: Way, think: bool) -> tuple[Piece, ...]:
-        layouts = conversation(turns, running, way)
+    def _layout(self, turns: _Roles, running: _Roles, way: Way, results: bool, think: bool) -> tuple[Piece, ...]:
+        layouts = conversation(turns, running, way, results=results)
         marks = _Marks(part for one in layouts for part in one.parts if isinstance(part, Slot))
-        messages = [{"role": one.role, "content": "".join(map(marks.of, one.parts))} for one in layouts]
-        pieces = tuple(marks.cut(self._render(messages, way, think)))
+        text = self._render([self._message(one, marks) for one in layouts], way, think)
+        called = ["".join(map(marks.of, one.parts)) for one in layouts if one.calls]
+        pieces = tuple(marks.cut(self._with_answers(text, called) if results else text))
         pieces = _parted(pieces, lambda slot: speaker(slot, turns, running))
+        if running:
+            pieces = _led(pieces, running, self.layout(turns, way=way, results=results, think=think)[-1])
         return _begun(pieces, self.bos) if self.add_bos else pieces
+
+    def _message(self, layout: MessageLayout, marks: "_Marks") -> Message:
+        if layout.calls:
+            assert self.calls_sample is not None
+            return self.calls_sample.message
+        message = {"role": layout.role, "content": "".join(map(marks.of, layout.parts))}
+        return message if layout.role != "tool" else {**message, "tool_call_id": CALL_ID, "name": NAME}
+
+    def _with_answers(self, text: str, answers: Sequence[str]) -> str:
+        """The text with the answers that call in the places of the calls that stand for them."""
+        if not answers:
+            return text
+        assert self.calls_sample is not None
+        parts = text.split(self.calls_sample.text)
+        if len(parts) != len(answers) + 1:
+            raise TemplateRefused("the chat template writes a call otherwise where a result follows")
+        text = "".join(part + answer for part, answer in zip(parts, (*answers, ""), strict=True))
+        if NAME in text:
+            raise TemplateRefused("the chat template names the tool beside its result")
+        return text
+
+    @property
+    def calls(self) -> CallFormat:
+        """How the template writes calls, or the plain form."""
+        return self._calls[0]
+
+    @property
+    def calls_sample(self) -> CallSample | None:
+        """A call as the template writes it; None where it writes none."""
+        return self._calls[1]
+
+    @cached_property
+    def _calls(self) -> tuple[CallFormat, CallSample | None]:
+        variables = {"bos_token": self.bos, "eos_token": self.eos}
+        return read_calls(lambda messages: rendered(self._compiled, messages, variables, opening=False))
 
     def _render(self, messages: Sequence[Message], way: Way, think: bool) -> str:
         variables: dict[str, object] = {"bos_token": self.bos, "eos_token": self.eos}
@@ -242,6 +280,20 @@ def _parted(pieces: tuple[Piece, ...], speaker_of: Callable[[Slot], Role | None]
     return tuple(parted)
 
 
+def _led(pieces: tuple[Piece, ...], running: Sequence[Role], asked: Piece) -> tuple[Piece, ...]:
+    """With what led to each answer of the running turn when it was generated: some templates write it otherwise as soon as
+    the answer is there, and all behind it would be computed again. `asked`: what leads to the first answer."""
+    told = pieces[-1]
+    if not (isinstance(asked, Literal) and isinstance(told, Literal)):
+        return pieces
+    answers = [at for at, role in enumerate(running, start=1) if role is Role.ASSISTANT]
+    leads: dict[Piece | None, Piece] = {Slot(BlockKind.QUERY, at): told if at > 1 else asked for at in answers}
+    return tuple(
+        leads[following] if following in leads and isinstance(piece, Literal) else piece
+        for piece, following in zip(pieces, (*pieces[1:], None), strict=True)
+    )
+
+
 def _begun(pieces: tuple[Piece, ...], bos: str) -> tuple[Piece, ...]:
     first = pieces[0]
     if isinstance(first, Slot):
@@ -249,64 +301,33 @@ def _begun(pieces: tuple[Piece, ...], bos: str) -> tuple[Piece, ...]:
     return pieces if first.text.startswith(bos) else (Literal(bos + first.text, first.block), *pieces[1:])
 
 
-class _Generation(Extension):
-    """`{% generation %}…{% endgeneration %}` marks an assistant's words for training; it has no effect here."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it as an instance's attribute
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def compiled(source: str) -> Template:
-    """The template, ready to run. Raises TemplateRefused."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = UNDATED.strftime
-    try:
-        return environment.from_string(source)
-    except _FAULTS as fault:
-        raise TemplateRefused(f"the chat template does not compile: {fault}") from fault
-
-
-def rendered(template: Template, messages: Sequence[Message], variables: Mapping[str, Any]) -> str:
-    """The text of these messages with the prompt for an answer. Raises TemplateRefused, in the template's own words."""
-    try:
-        return template.render(messages=messages, add_generation_prompt=True, **variables)
-    except _FAULTS as fault:
-        raise TemplateRefused(f"the chat template refuses: {str(fault) or type(fault).__name__}") from fault
-
-
-def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    # Jinja's own escapes < and >, which the models have never seen.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
 # -- which slot is in which message
 
 
-def conversation(turns: Sequence[Role], running: Sequence[Role], way: Way) -> tuple[MessageLayout, ...]:
-    """The messages of a prompt with these earlier turns and what the running one has appended. Raises InvalidPrompt."""
+def conversation(
+    turns: Sequence[Role], running: Sequence[Role], way: Way, *, results: bool = False
+) -> tuple[MessageLayout, ...]:
+    """The messages of a prompt with these earlier turns and what the running one has appended. `results`: a result is a
+    message of the tool where an answer came before it. Raises InvalidPrompt."""
     if running and running[-1] is Role.ASSISTANT:
         raise InvalidPrompt("a running turn waits for an answer: it cannot end with the assistant's own words")
     messages = _opened(turns, way)
     for index, role in enumerate(turns):
-        _say(messages, side(role), Slot(BlockKind.STATE, index))
+        _say(messages, side(role, messages, results=results), Slot(BlockKind.STATE, index))
     _say(messages, "user", Slot(BlockKind.STATE, len(turns)), Slot(BlockKind.QUERY))
     for index, role in enumerate(running, start=1):
-        _say(messages, side(role), Slot(BlockKind.QUERY, index))
-    return tuple(MessageLayout(role, tuple(parts)) for role, parts in messages)
+        _say(messages, side(role, messages, results=results), Slot(BlockKind.QUERY, index))
+    followed = [following == "tool" for following, _ in messages[1:]]
+    return tuple(
+        MessageLayout(role, tuple(parts), role == "assistant" and calls)
+        for (role, parts), calls in zip(messages, (*followed, False), strict=True)
+    )
 
 
-def side(role: Role) -> str:
+def side(role: Role, messages: _Growing, *, results: bool) -> str:
+    """In whose message it is said, behind these."""
+    if role is Role.TOOL and results and messages[-1][0] in ("assistant", "tool"):
+        return "tool"
     return "assistant" if role is Role.ASSISTANT else "user"
 
 
@@ -329,7 +350,7 @@ def _opened(turns: Sequence[Role], way: Way) -> _Growing:
 
 def _say(messages: _Growing, role: str, *slots: Slot) -> None:
     last, parts = messages[-1]
-    if last != role:
+    if last != role or role == "tool":
         messages.append((role, [*slots]))
     elif parts[-1] == _HEAD[-1]:  # items of Karma end with a newline of their own
         parts.extend(slots)
@@ -353,12 +374,15 @@ class Placement:
     """How a template is used. `reason`: why a better way does not work; empty for the best way.
 
     keeps_answers: a closed turn is rendered as it was while running; if not, it is computed once more behind the answer.
+    results: calls and their results are written as the template does; `calls`: how an answer writes calls.
     """
 
     way: Way
     reason: str = ""
     keeps_answers: bool = True
     no_think: NoThink = NoThink.NOTHING
+    results: bool = False
+    calls: CallFormat = PLAIN_CALLS
 
 
 def probe(template: ChatTemplate) -> Placement:
@@ -386,7 +410,25 @@ def _refuse_unstable_prefix(template: ChatTemplate, way: Way) -> None:
 
 
 def _placement(template: ChatTemplate, way: Way, reasons: list[str]) -> Placement:
-    return Placement(way, "; ".join(reasons), _keeps_answers(template, way), _no_think(template, way))
+    reason, keeps, no_think = "; ".join(reasons), _keeps_answers(template, way), _no_think(template, way)
+    if way is Way.NONE:
+        return Placement(way, reason, keeps, no_think)
+    return Placement(way, reason, keeps, no_think, _takes_results(template, way), template.calls)
+
+
+def _takes_results(template: ChatTemplate, way: Way) -> bool:
+    """Whether prompts with calls and results can be cut as others are, are equal to them up to Karma, and only grow while a
+    turn is running."""
+    usual = through(template.layout((), way=way), BlockKind.KARMA)
+    if template.calls_sample is None:
+        return False
+    try:
+        running = [template.layout(running=since, way=way, results=True) for since in _GROWING]
+        closed = [template.layout(_WITH_RESULTS, running=since, way=way, results=True) for since in ((), _CALLED)]
+    except TemplateRefused:
+        return False
+    grown = all(before == after[: len(before)] for before, after in pairwise(running))
+    return grown and all(through(layout, BlockKind.KARMA) == usual for layout in (*running, *closed))
 
 
 def _keeps_answers(template: ChatTemplate, way: Way) -> bool:

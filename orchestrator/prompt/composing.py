@@ -157,7 +157,8 @@ class Composer:
     def _layout(self, prompt: Prompt, think: bool) -> Layout:
         """The template cut for this prompt's turns. Thoughts are switched off only where that keeps the floor."""
         think = think or self._placement.no_think is NoThink.FLOOR
-        return self._template.layout(prompt.turns, running=prompt.running, way=self._placement.way, think=think)
+        way, results = self._placement.way, self._placement.results
+        return self._template.layout(prompt.turns, running=prompt.running, way=way, results=results, think=think)
 
 
 class Assembler:

@@ -6,6 +6,7 @@ Run as a program it prints docs/chat-templates.md for the templates of llama.cpp
 import functools
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from jinja2 import Template
 
 from formatters.blocks import ORDER, Block, BlockKind, InvalidPrompt, Item, Prompt, Role, TemplateRefused
 from formatters.registry import builtin, write_prompt
+from formatters.sandbox import compiled, rendered
 from formatters.template import (
     PLAIN,
     ChatTemplate,
@@ -21,11 +23,9 @@ from formatters.template import (
     Placement,
     Slot,
     Way,
-    compiled,
     conversation,
     joined,
     probe,
-    rendered,
 )
 from formatters.testing import samples
 
@@ -221,7 +221,24 @@ def table(llama_cpp: Path) -> str:
         for name, one in found.items()
     ]
     columns = "| template | way | closed as running | no-think changes | why not `system` |\n|---|---|---|---|---|\n"
+    return head + columns + "".join(rows) + calls_table(found)
+
+
+def calls_table(found: dict[str, Placement]) -> str:
+    own = sum(not one.calls.why and one.way is not Way.NONE for one in found.values())
+    results = sum(one.results for one in found.values())
+    rows = [
+        f"| {name} | {one.calls.family} | {f'`{example(one)}`' if one.calls.family != 'plain' else ''} "
+        f"| {'tool' if one.results else 'user'} | {one.calls.why} |\n"
+        for name, one in found.items()
+    ]
+    head = f"\n{own} of them have calls in a form of their own; {results} have messages for results.\n\n"
+    columns = "| template | calls | a call | results | why not its own form |\n|---|---|---|---|---|\n"
     return head + columns + "".join(rows)
+
+
+def example(placement: Placement) -> str:
+    return placement.calls.written([("TOOL", "{…}")]).replace("\n", "\\n").replace("|", "\\|")
 
 
 def test_every_template_of_llama_cpp_goes_a_known_way_and_the_document_says_which(llama_sources: Path) -> None:
@@ -255,6 +272,8 @@ def test_cut_and_joined_every_template_gives_what_it_would_have_written_itself(l
     for name, template in templates_of(llama_sources).items():
         way = placement_of(template).way
         for sample in samples():
+            if sample.running and not placement_of(template).keeps_answers:
+                continue  # what led to a call stays as it was; the template writes it otherwise now
             prompt = write_prompt(sample, registry)
             layout = template.layout(prompt.turns, running=prompt.running, way=way)
             # Up to white space: templates trim contents, which the cut leaves as they are.
@@ -268,6 +287,36 @@ def test_a_closed_turn_stays_as_it_is_under_every_template(llama_sources: Path) 
         layouts = [template.layout((U, A) * turns, way=way) for turns in (1, 2, 3)]
         heads = {layout[: layout.index(Slot(BlockKind.STATE, 1)) + 1] for layout in layouts}
         assert len(heads) == 1, name
+
+
+def test_a_running_turn_only_grows_under_every_template(llama_sources: Path) -> None:
+    for name, template in templates_of(llama_sources).items():
+        placement = placement_of(template)
+        grown = [(), (A, T), (A, T, A, T), (A, T, A, T, A, T, T)]
+        layouts = [
+            template.layout((U, A), running=running, way=placement.way, results=placement.results) for running in grown
+        ]
+        for before, after in pairwise(layouts):
+            assert before == after[: len(before)], name
+
+
+def test_calls_and_results_are_cut_where_the_template_has_them(llama_sources: Path) -> None:
+    template = templates_of(llama_sources)["Qwen-Qwen2.5-7B-Instruct"]
+    layout = template.layout(running=(A, T, T), results=True)
+    assert [piece.text if isinstance(piece, Literal) else piece.index for piece in layout[-7:]] == [
+        "<|im_end|>\n<|im_start|>assistant\n",
+        1,
+        "<|im_end|>\n<|im_start|>user\n<tool_response>\n",
+        2,
+        "\n</tool_response>\n<tool_response>\n",
+        3,
+        "\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
+    ]
+
+
+def test_a_result_before_any_answer_is_the_users(llama_sources: Path) -> None:
+    template = templates_of(llama_sources)["Qwen-Qwen2.5-7B-Instruct"]
+    assert template.layout((T, A), results=True) == template.layout((U, A), results=True)
 
 
 def write_document(llama_cpp: Path) -> None:

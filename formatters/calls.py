@@ -1,0 +1,223 @@
+"""How a model's chat template writes calls of tools, read off the template itself.
+
+An answer that makes a call is rendered, and one that makes two and three, with sentinels for the tool's name and its
+argument. What lies around the sentinels is how the template writes calls:
+
+    <|im_start|>assistant\\n   <tool_call>\\n{"name": "  NAME  ", "arguments": {"qkey": "V"}  }\\n</tool_call>   <|im_end|>
+    └─ as before any answer ┘ └─ begin ─────────────┘      └─ before ────┘└ arguments ──┘└─ end ──────────┘ └ as after any ┘
+
+The arguments must stand there as a JSON object, because it is a JSON schema that binds them. A template that writes them
+otherwise, or that has no calls, gets the plain form. In each case the prompt shows the form beside the tools.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from formatters.blocks import TemplateRefused
+
+Render = Callable[[Sequence[Mapping[str, Any]]], str]
+"""The text of these messages without the prompt for an answer. Raises TemplateRefused."""
+
+
+@dataclass(frozen=True)
+class CallFormat:
+    """How calls are written, as texts in which control tokens are spelled out:
+
+        begin NAME before ARGUMENTS end   between NAME before ARGUMENTS end   …   close
+
+    `trigger` begins `begin`: the first text that is a call and nothing else. Without `between` an answer makes one call.
+    `family` names the form. `why`: why the template's own form is not used; empty where it is.
+    """
+
+    family: str
+    trigger: str
+    begin: str
+    before: str
+    end: str
+    between: str = ""
+    close: str = ""
+    why: str = ""
+
+    def written(self, calls: Sequence[tuple[str, str]]) -> str:
+        """Calls, each as a name and arguments in JSON, as an answer makes them."""
+        return (
+            self.begin
+            + self.between.join(f"{name}{self.before}{given}{self.end}" for name, given in calls)
+            + self.close
+        )
+
+
+PLAIN_CALLS = CallFormat(
+    family="plain",
+    trigger="<tool_call>",
+    begin='<tool_call>{"name": "',
+    before='", "arguments": ',
+    end="}</tool_call>",
+    between='\n<tool_call>{"name": "',
+)
+"""Used where the template's own form is not."""
+
+NAME, CALL_ID = "Qname", "call00000"  # nine characters: Mistral's templates demand it
+"""Of the call in a `CallSample`. The name must not be left in a prompt."""
+
+
+@dataclass(frozen=True)
+class CallSample:
+    """An answer that makes one call, as a template takes it and as it writes the call."""
+
+    message: Mapping[str, Any]
+    text: str
+
+
+_FAMILIES = (
+    ("hermes", "<tool_call>"),
+    ("mistral", "[TOOL_CALLS]"),
+    ("deepseek", "<｜tool▁call"),
+    ("kimi", "<|tool_calls_section_begin|>"),
+    ("harmony", " to=functions."),
+    ("llama3", '{"name": "'),
+)
+"""A family, and what `begin` starts with."""
+
+_KEY, _VALUE, _SAID, _USER, _ID = "qkey", "QvalueQ", "QsaidQ", "QuserQ", CALL_ID[:-1]
+_ARGUMENTS = re.compile(rf'\{{\s*"{_KEY}":\s*"{_VALUE}"\s*\}}')
+_NUMBER = re.compile(rf'\[CALL_ID\]{_ID}\d|,\s*"id": "{_ID}\d"')  # of a call; models write one of their own, or none
+_THOUGHT = re.compile(
+    r"\s*(<think>\s*)?</think>\s*|<\|START_THINKING\|><\|END_THINKING\|>"
+)  # before answers of earlier turns
+_MARK = re.compile(r"<[^<>\s]{3,40}>|\[[A-Z_]{4,40}\]")  # a control token, or what looks like one
+_HALF_MARK = re.compile(r"<[^<>\s]*\Z")
+_LAST_MARK = re.compile(r"(<[^<>\s]{3,40}>)\s*\Z")
+_LONGEST = 60  # characters behind the arguments
+_MOST = 3  # calls: the second may not follow as the first begins, nor the third as the second
+
+
+class _Unread(Exception):
+    """Says why a template's own form is not used."""
+
+
+def read_calls(render: Render) -> tuple[CallFormat, CallSample | None]:
+    """How the template behind `render` writes calls, and a call as it does, where it does. Never raises."""
+    sample = None
+    try:
+        sample = _sample(render)
+        found = _parts([_without_numbers(text) for text in (sample.text, *_several(render))])
+    except (_Unread, TemplateRefused) as refused:
+        return replace(PLAIN_CALLS, why=str(refused)), sample
+    return found, sample
+
+
+def _sample(render: Render) -> CallSample:
+    """With its arguments as an object, which most templates want, or as text."""
+    for as_text in (False, True):
+        message = _calling(1, as_text=as_text)
+        try:
+            return CallSample(message, _called(render, message))
+        except TemplateRefused as refused:
+            refusal = refused
+    raise refusal
+
+
+def _calling(calls: int, *, as_text: bool) -> dict[str, Any]:
+    given: Any = {_KEY: _VALUE}
+    function = {"name": NAME, "arguments": json.dumps(given) if as_text else given}
+    made = [{"id": f"{_ID}{number}", "type": "function", "function": function} for number in range(calls)]
+    return {"role": "assistant", "content": "", "tool_calls": made}
+
+
+def _several(render: Render) -> list[str]:
+    """Nothing where the template takes one call at most."""
+    for as_text in (False, True):
+        try:
+            return [_called(render, _calling(calls, as_text=as_text)) for calls in range(2, _MOST + 1)]
+        except (_Unread, TemplateRefused):
+            continue
+    return []
+
+
+def _called(render: Render, message: Mapping[str, Any]) -> str:
+    """What the template writes for the calls of a message, without what it writes around every answer."""
+    before, said, after = _answer(render, {"role": "assistant", "content": _SAID}).partition(_SAID)
+    if not said:
+        raise _Unread("the template changes answers")
+    text = _answer(render, message)
+    text = text[len(_common([text, before])) :]
+    if NAME not in text:
+        raise _Unread("the template has no calls")
+    return _ended(text, after)
+
+
+def _ended(text: str, after: str) -> str:
+    """Without the end of an answer, which is not the call's."""
+    ended, mark = text.endswith(after), _LAST_MARK.search(after)
+    text = text.removesuffix(after)
+    end = text.find(mark[1], text.rfind(_VALUE)) if mark else -1
+    if end >= 0:
+        return text[:end]
+    return text if ended else _LAST_MARK.sub("", text)  # an answer that calls may end with a mark of its own
+
+
+def _common(texts: Sequence[str]) -> str:
+    """The text that all begin with, up to the border of a mark."""
+    return _HALF_MARK.sub(
+        "", "".join(one for one, *_ in takewhile(lambda signs: len(set(signs)) == 1, zip(*texts, strict=False)))
+    )
+
+
+def _answer(render: Render, answer: Mapping[str, Any]) -> str:
+    """The text behind a question."""
+    text = render([{"role": "user", "content": _USER}, answer])
+    return text[text.rfind(_USER) + len(_USER) :]
+
+
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("", text)
+
+
+def _parts(texts: Sequence[str]) -> CallFormat:
+    """From one call, then two and three where the template takes them."""
+    begin, before, rest = _around_call(texts[0])
+    begin = _THOUGHT.sub("", begin, count=1).lstrip("\n")
+    follow = [_followed(text, before) for text in texts[1:]]
+    between = follow[0] if follow and follow[0] == follow[-1] else ""
+    end = _common([rest, between]) if between else rest
+    if _ID in begin + before + end:
+        raise _Unread("a call has a number of its own")
+    if len(rest) > _LONGEST:
+        raise _Unread("more than the call is written")
+    family = next((name for name, sign in _FAMILIES if begin.startswith(sign)), "own")
+    return CallFormat(family, _trigger(begin), begin, before, end, between[len(end) :], rest[len(end) :])
+
+
+def _around_call(text: str) -> tuple[str, str, str]:
+    """What is before the name, between it and the arguments, and behind these."""
+    begin, _, rest = text.partition(NAME)
+    if NAME in rest:
+        raise _Unread("a call names its tool twice")
+    found = _ARGUMENTS.search(rest)
+    if found is None:
+        raise _Unread("arguments are no JSON object")
+    return begin, rest[: found.start()], rest[found.end() :]
+
+
+def _followed(text: str, before: str) -> str:
+    """What is between the arguments of the last call but one and the next name; empty where each call is numbered."""
+    found = list(_ARGUMENTS.finditer(text))
+    if len(found) < 2:
+        return ""
+    between, _, last = text[found[-2].end() : found[-1].start()].partition(NAME)
+    return between if last == before and _ID not in between else ""
+
+
+def _trigger(begin: str) -> str:
+    """A mark where it begins with one, else all of it."""
+    if not begin.strip():
+        raise _Unread("nothing says where a call begins")
+    found = _MARK.match(begin)
+    if found and found[0] != begin and found[0].endswith("sep|>"):
+        raise _Unread("a call is a message of its own")
+    return found[0] if found else begin
