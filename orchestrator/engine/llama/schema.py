@@ -34,6 +34,12 @@ PLACES = frozenset(("$defs", "definitions"))
 ENFORCED = KINDS.union(PLACES, *ABOUT.values())
 TITLES = ("title", "description", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly")
 ANNOTATIONS = frozenset((*TITLES, "default", "example", "examples", "discriminator"))
+# Words of drafts, editors and generators that bind nothing, as real schemas have them (JSONSchemaBench). Others may be
+# misspelt keywords: those schemas also say additonalProperties, anyof, min, unique and optional.
+EARLIER = ("id", "$async", "links", "media", "base", "readonly", "copyright", "author")
+EDITORS = ("markdownDescription", "deprecationMessage", "errorMessage", "enumNames", "propertyOrder", "preferredOrder")
+GENERATORS = ("javaType", "javaName", "javaInterfaces", "extendsJavaClass", "tsType", "faker")
+OF_OTHERS = frozenset((*EARLIER, *EDITORS, *GENERATORS, "name", "version", "self", "alias", "category"))
 SAYS_NOTHING = {"uniqueItems": False, "nullable": False}
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 UUIDS = ("uuid1", "uuid2", "uuid3", "uuid4", "uuid5")
@@ -116,7 +122,7 @@ class _Reader:
         self._count(1)
         if not isinstance(given, dict):
             return given
-        words = {key: value for key, value in given.items() if key not in ANNOTATIONS}
+        words = unannotated(given)
         words = {key: value for key, value in words.items() if key not in SAYS_NOTHING or value != SAYS_NOTHING[key]}
         for keyword in words.keys() - ENFORCED:
             raise SchemaRefused(f"the keyword {keyword} is not enforced: leave it out or say it otherwise")
@@ -146,7 +152,7 @@ class _Reader:
 
     def _target(self, part: Any) -> Any:
         """The schema that a part is, or that it refers to."""
-        while isinstance(part, dict) and part.keys() - ANNOTATIONS == {"$ref"}:
+        while isinstance(part, dict) and unannotated(part).keys() == {"$ref"}:
             self._count(1)
             check_reference(part["$ref"])
             found = self._root
@@ -193,6 +199,17 @@ class _Reader:
             raise SchemaRefused("the JSON schema has too many parts, or more than that once its parts are merged")
 
 
+def unannotated(schema: Words) -> Words:
+    return {key: value for key, value in schema.items() if key not in ANNOTATIONS and not binds_nothing(key, value)}
+
+
+def binds_nothing(word: str, value: Any) -> bool:
+    """Whether it is no keyword, and none that is misspelt or in the wrong place."""
+    if isinstance(value, dict) and not value.keys().isdisjoint((*KINDS, "properties", "items")):
+        return False  # a schema: of a property that stands beside `properties`
+    return word in OF_OTHERS or (word.startswith(("x-", "_")) and word != "x-guidance")
+
+
 def check_reference(reference: Any) -> None:
     if not isinstance(reference, str) or not REFERENCE.fullmatch(reference):
         raise SchemaRefused(f"the JSON schema refers to {reference!r}; only references inside it (#/…) are followed")
@@ -202,7 +219,7 @@ def only_properties(schema: Any) -> bool:
     """Whether it says nothing but which properties an object has."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return False
-    return schema.keys() - ANNOTATIONS <= {"type", "properties", "required"}
+    return unannotated(schema).keys() <= {"type", "properties", "required"}
 
 
 def typed(words: Words) -> Words:

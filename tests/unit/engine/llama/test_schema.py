@@ -147,6 +147,25 @@ def test_what_is_not_enforced_is_refused_by_its_name(schemas: Grammars, keyword:
         schemas.constraint(place.format(json.dumps({"type": "array", keyword: True})))
 
 
+@pytest.mark.parametrize("word", ["anyof", "additonalProperties", "min", "optional", "Type", "enums", "uniqueItem"])
+def test_a_word_that_may_be_a_misspelt_keyword_is_refused(schemas: Grammars, word: str) -> None:
+    with pytest.raises(SchemaRefused, match=f"the keyword {word} is not enforced"):
+        schemas.constraint(json.dumps({"type": "object", word: []}))
+
+
+def test_words_of_editors_and_generators_bind_nothing_unless_they_hold_a_schema(schemas: Grammars) -> None:
+    words = {
+        "id": "https://example.org/a",
+        "x-order": 1,
+        "_comment": "no",
+        "javaType": "A",
+        "self": {"format": "jsonschema"},
+    }
+    assert read(json.dumps({"type": "null", **words})) == {"type": "null"}
+    with pytest.raises(SchemaRefused, match="the keyword id is not enforced"):
+        schemas.constraint(json.dumps({"type": "object", "id": {"type": "string"}}))
+
+
 def test_a_refusal_that_repeats_what_the_schema_says_is_short_and_can_be_shown(schemas: Grammars) -> None:
     with pytest.raises(SchemaRefused) as refused:
         schemas.constraint(json.dumps({"type": "null", "\ud800" + "x" * 9000: 1}))
