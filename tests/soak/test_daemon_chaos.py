@@ -19,23 +19,13 @@ from typing import Any
 import httpx2
 import pytest
 from private_daemon import PrivateDaemon
-from support.house import codebase, counters, engine_child, living, over_socket, question, reply, revived, until
+from support.house import codebase, counters, engine_child, over_socket, question, reply, revived, until
 from support.lives import SEED, begin, tell
-from support.nvml import GIB, StandIn, compiled
-from support.scarce_memory import FREE, OWN, TOTAL
+from support.nvml import GIB, StandIn
+from support.scarce_memory import FREE, on_a_card
 
 TURNS = int(os.environ.get("LORE_SOAK_REAL_TURNS", "24"))
 LONG = 100  # turns, in which everything happens
-SETTINGS = """
-[model]
-context = 4096
-[governor]
-gpu = "0"
-worse_after = 0.2
-better_after = 0.2
-sensor_busy = 0.05
-sensor_idle = 0.1
-"""
 CODICES = {f"vaults{n}": (12 * 4**n, {f"zebra{n}": f"{4815 + n}162", f"walrus{n}": f"{9273 + n}645"}) for n in range(3)}
 LENGTHS = (0, 0, 0, 200, 2_000, 8_000, 60_000)  # characters beside the question; the last are more than the window
 TAKEN = (0, 0, 1, 3, 5, 6)  # GiB that others hold
@@ -182,10 +172,7 @@ class Life:
 
 @pytest.fixture
 def life(tmp_path: Path, models: Path) -> Any:
-    driver = StandIn(tmp_path, compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    with living(models, SETTINGS, environment=driver.environment) as house:
-        driver.show(processes=f"{house.process.pid}:{OWN}")
+    with on_a_card(models, tmp_path, "[model]\ncontext = 4096\n") as (house, driver):
         for name, (functions, codes) in CODICES.items():
             assert house.lore("load", codebase(house.folder / name, codes, functions), "--wait").returncode == 0
         yield Life(house, driver)

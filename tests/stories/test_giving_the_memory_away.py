@@ -17,41 +17,35 @@ from support.house import (
     codebase,
     engine_child,
     first_words,
-    living,
     over_socket,
     question,
     reply,
     revived,
     until,
 )
-from support.nvml import GIB, StandIn, compiled
-from support.scarce_memory import fixed
+from support.nvml import GIB
+from support.scarce_memory import FREE, leave_room_for_kv, on_a_card
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4
-CEILING = TOTAL - GIB // 2
-SETTINGS = '[governor]\ngpu = "0"\nworse_after = 0.2\nbetter_after = 0.2\nsensor_busy = 0.05\nsensor_idle = 0.1\n'
 PAUSED, NOT_READY = 7, 8
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory, models):
-    driver = StandIn(tmp_path_factory.mktemp("driver"), compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    return driver
-
-
-@pytest.fixture(scope="module")
-def running(models, driver):
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+def card(tmp_path_factory, models):
+    with on_a_card(models, tmp_path_factory.mktemp("driver")) as (daemon, driver):
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         ask(daemon, "zebra")
-        yield daemon
+        yield daemon, driver
 
 
 @pytest.fixture
-def house(running):
+def driver(card):
+    return card[1]
+
+
+@pytest.fixture
+def house(card):
     """The daemon, its engine there; however the story before left it."""
+    running, _ = card
     reply(revived(running), "/v1/resume", {})
     until(lambda: is_there(running))
     yield running
@@ -205,16 +199,14 @@ def test_a_client_that_is_killed_ends_its_pause(house):
 
 
 def test_others_growth_ends_the_engine_and_a_question_or_a_calm_level_brings_it_back(house, driver):
-    until(lambda: fixed(house) > OWN // 2)
-    room = fixed(house)
-    driver.show(free=GIB // 16 + room - CEILING + TOTAL - OWN)
+    leave_room_for_kv(house, driver, GIB // 16)
     until(lambda: is_gone(house))
     left = away(house)
     assert (left["cause"], left["why"].startswith("others hold"), left["until"]) == ("pressure", True, None)
     assert ask(house, "zebra")["answer"].strip().startswith(CODES["zebra"])  # the model comes back for who asks
     driver.show(free=FREE)
     until(lambda: reply(house, "/v1/status")["governor"]["level"] == "calm")
-    driver.show(free=GIB // 16 + room - CEILING + TOTAL - OWN)
+    leave_room_for_kv(house, driver, GIB // 16)
     until(lambda: is_gone(house))
     driver.show(free=FREE)
     until(lambda: away(house) is None)

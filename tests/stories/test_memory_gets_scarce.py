@@ -1,54 +1,31 @@
-"""Free VRAM falls, and the same codex goes from CAG to RAG; it comes back, and so does the codex. Each with its numbers.
-
-The real NVML wrapper reads a stand-in of the driver's library whose values the test sets. The settings name that GPU, so
-its memory counts although the engine computes on the CPU.
-"""
+"""Free VRAM falls, and the same codex goes from CAG to RAG; it comes back, and so does the codex. Each with its numbers."""
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, living, reply, until
-from support.nvml import GIB, StandIn, compiled
-from support.scarce_memory import fixed
+from support.house import CODES, ask, blocks, codebase, reply, until
+from support.scarce_memory import CEILING, FREE, OWN, TOTAL, leave_room_for_kv, on_a_card
 
 from governor.settings import short_count
 
-TOTAL, FREE, OWN = 8 * GIB, 7 * GIB, GIB // 4  # at the start; what is ours is told after it and stays the same
-CEILING = TOTAL - GIB // 2  # the margin
 IDLE, TOO_HOT = 0x1, 0x20  # NVML's clock reasons
-SETTINGS = """
-[governor]
-gpu = "0"
-yield = "never"  # the engine stays, and is asked while memory is scarce
-worse_after = 0.4
-better_after = 0.4
-sensor_busy = 0.05
-sensor_idle = 0.1
-"""
-
-
-def new_driver(folder, models):
-    driver = StandIn(folder, compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    return driver
+STAYS = 'yield = "never"\n'  # the engine, and is asked while memory is scarce
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory, models):
-    return new_driver(tmp_path_factory.mktemp("driver"), models)
-
-
-@pytest.fixture(scope="module")
-def house(models, driver):
+def running(tmp_path_factory, models):
     """A daemon with a codex of about 2,500 tokens, on a card with room for all of it."""
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+    with on_a_card(models, tmp_path_factory.mktemp("driver"), STAYS, dwell_s=0.4) as (daemon, driver):
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=160), "--wait").returncode == 0
-        yield daemon
+        yield daemon, driver
 
 
-def leave_room_for_kv(house, driver, bytes_):
-    """Others take so much that this is left: ceiling - others - fixed, where others = total - free - own."""
-    until(lambda: fixed(house) > OWN // 2)
-    driver.show(free=bytes_ + fixed(house) - CEILING + TOTAL - OWN)
+@pytest.fixture
+def house(running):
+    return running[0]
+
+
+@pytest.fixture
+def driver(running):
+    return running[1]
 
 
 def tier(house):
@@ -90,9 +67,7 @@ def test_the_codex_goes_from_cag_to_rag_and_back_with_its_numbers(house, driver)
 
 
 def test_pressure_that_passes_sooner_than_it_must_last_moves_nothing(models, tmp_path):
-    driver = new_driver(tmp_path, models)
-    with living(models, SETTINGS.replace("0.4", "3600"), environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+    with on_a_card(models, tmp_path, STAYS, dwell_s=3600) as (daemon, driver):
         assert daemon.lore("load", codebase(daemon.folder / "vaults", functions=90), "--wait").returncode == 0
         leave_room_for_kv(daemon, driver, 6_000_000)
         until(lambda: reply(daemon, "/v1/status")["governor"]["cells"] < 4_096)
@@ -114,9 +89,7 @@ EMBEDDING = '[embedding]\nmodel = "builtin:words"\nthreads = 1\ngpu_layers = 2\n
 
 
 def test_the_embedding_model_leaves_a_scarce_memory_and_makes_no_vectors_on_a_hot_gpu(models, tmp_path):
-    driver = new_driver(tmp_path, models)
-    with living(models, SETTINGS + EMBEDDING, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+    with on_a_card(models, tmp_path, STAYS + EMBEDDING, dwell_s=0.4) as (daemon, driver):
         folder = codebase(daemon.folder / "vaults")
         assert daemon.lore("load", folder, "--wait").returncode == 0
         until(lambda: embedded(daemon))

@@ -2,36 +2,28 @@
 come back by themselves. The real NVML wrapper reads a stand-in of the driver's library."""
 
 import pytest
-from support.house import CODES, ask, codebase, living, reply, until
-from support.nvml import StandIn, compiled
-from support.scarce_memory import FREE, OWN, TOTAL, fixed
+from support.house import CODES, ask, codebase, reply, until
+from support.scarce_memory import FREE, OWN, TOTAL, fixed, on_a_card
 
-SETTINGS = """
-[governor]
-gpu = "0"
-worse_after = 0.2
-better_after = 0.2
-sensor_busy = 0.05
-sensor_idle = 0.1
-sensor_retry = 0.1
-"""
 MEMORY, START = "nvmlDeviceGetMemoryInfo", "nvmlInitWithFlags"
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory, models):
-    driver = StandIn(tmp_path_factory.mktemp("driver"), compiled(models.parent))
-    driver.show(total=TOTAL, free=FREE)
-    return driver
-
-
-@pytest.fixture(scope="module")
-def house(models, driver):
-    with living(models, SETTINGS, environment=driver.environment) as daemon:
-        driver.show(processes=f"{daemon.process.pid}:{OWN}")
+def running(tmp_path_factory, models):
+    with on_a_card(models, tmp_path_factory.mktemp("driver"), "sensor_retry = 0.1\n") as (daemon, driver):
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
-        until(lambda: fixed(daemon) > OWN // 2)
-        yield daemon
+        fixed(daemon)
+        yield daemon, driver
+
+
+@pytest.fixture
+def house(running):
+    return running[0]
+
+
+@pytest.fixture
+def driver(running):
+    return running[1]
 
 
 def governor(house):
