@@ -359,9 +359,10 @@ class Library:
         return tuple(entries[path] for path in paths)
 
     def _freeze(self, job: _Job, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult) -> Generation:
-        """A new generation, or the newest where the files are the same."""
+        """A new generation, or the newest where the files are the same and nothing was logged behind it: what changed and
+        was changed back would stay in the prompt."""
         newest = self._newest(job.name)
-        if newest is None or newest.entries != entries:
+        if newest is None or newest.entries != entries or self.catalog.amendments(job.name, newest.number):
             return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why)
         again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
         if again != newest:

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, lent, question, shown, until, write_vault
+from support.house import CODES, ask, blocks, codebase, hits, lent, question, shown, until, write_vault
 
 from codex.trees.lore_file import LORE_FILE
 from orchestrator.codices.known_lines import MOVED
@@ -196,3 +196,18 @@ def test_lines_that_a_map_lists_are_told_to_have_moved(running):
     answer = running.json("ask", f"Where is step_6? {MOVED}", "-c", "ladder", "--max-tokens", "40")
     assert answer["answer"].strip() == "5-237 by +5"  # the first function was told whole
     assert running.lore("codex", "drop", "ladder").returncode == 0
+
+
+def test_what_was_changed_and_changed_back_leaves_the_prompt_with_one_new_generation(running):
+    folder = codebase(running.folder / "orbit", functions=30)
+    (folder / LORE_FILE).write_text("rebase_share = 0.01\n")
+    assert running.lore("load", folder, "--wait").returncode == 0
+    write_vault(folder, "zebra", "1029384")
+    until(lambda: shown(running, "orbit")["amendments"])
+    write_vault(folder, "zebra", CODES["zebra"])
+    until(lambda: any(CODES["zebra"] in hit["snippet"] for hit in hits(running, question("zebra"), "orbit", 10)))
+    until(lambda: shown(running, "orbit")["amended_tokens"] == 0 and shown(running, "orbit")["fresh"] == "watched")
+    made = [line for line in running.log.read_text().splitlines() if "codex orbit moved to" in line]
+    assert 1 <= len(made) <= 2, "one for the change, if it was idle for long enough, and one for the way back"
+    assert ask(running, "zebra", codex="orbit")["answer"].strip().startswith(CODES["zebra"])
+    assert running.lore("codex", "drop", "orbit").returncode == 0

@@ -147,6 +147,19 @@ def test_following_appends_to_the_log_and_brings_the_index_along(
     assert len(library.catalog.amendments("project", 1)) == 3
 
 
+def test_a_load_of_what_was_changed_and_changed_back_leaves_no_log(library: Library, project: Path) -> None:
+    library.load(request(project))
+    before = texts(library, "project")
+    for content in ("a = 10\n", "a = 1\n"):
+        fill(project, {"src/a.py": content})
+        library.follow("project", count=len, changed_definitions=lambda old, new: None)
+    assert [one.kind for one in library.catalog.amendments("project")] == [ChangeKind.CHANGED, ChangeKind.RESTORED]
+    assert library.load(library.request("project")).generation.number == 2
+    assert library.catalog.amendments("project") == ()
+    assert texts(library, "project") == before
+    assert library.load(library.request("project")).generation.number == 2, "the same once more is the same generation"
+
+
 def test_a_dropped_codex_is_gone_here_and_in_the_index(library: Library, project: Path, index: MemoryIndex) -> None:
     library.load(request(project))
     library.drop("project")
