@@ -38,6 +38,7 @@ import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
 import cases_slot_files  # noqa: E402
 import cases_staleness  # noqa: E402
+import cases_symbols  # noqa: E402
 from answers import Refused  # noqa: E402
 from cases_engine import ROOM, Bench, stopping  # noqa: E402
 from llama_sources import build_cache  # noqa: E402
@@ -141,6 +142,7 @@ def chosen(
             **cases_engine.cases(),
             **cases_floor.cases(),
             **cases_shapes.cases(),
+            **cases_symbols.cases(),
         }
     )
     return {name: case for name, case in every.items() if text in name}

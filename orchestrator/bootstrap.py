@@ -33,6 +33,7 @@ from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
+from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.builtin.files import is_builtin
 from orchestrator.errors import SettingsError, translated
 from orchestrator.karma.meaning import WORDS_ALONE, MemoryMeaning, Nearness
@@ -77,7 +78,8 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         storage = storage_of(settings, paths, host, registry)
     codices = codices_of(settings, paths, host, storage, model_ready)
     searcher = searcher_of(storage, codices)
-    answerer = cache(partial(answerer_of, storage, codices, searcher, model_ready, registry, plugins))
+    symbols = CodexSymbols(storage.library.catalog, codices.residents, storage.outlines)
+    answerer = cache(partial(answerer_of, storage, codices, searcher, symbols, model_ready, registry, plugins))
     memories = Memories(
         storage.memories, staleness_of(storage, codices), learn=settings.memory.learn, meaning=storage.memory_meaning
     )
@@ -93,6 +95,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         lifecycle=codices.lifecycle,
         reports=codices.reports,
         searcher=searcher,
+        codex_symbols=symbols,
         session_store=storage.sessions,
         tending=Tending(storage.sessions, storage.memories, settings.memory.episodes, settings.memory.retention),
         kept_memories=memories,
@@ -110,7 +113,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         exchange=exchange,
         make_chat_model=partial(chat_model_of, host, storage, registry, plugins, answerer),
         import_agent=answerer,
-        closing=(storage.close, host.sensors.close),
+        closing=(symbols.close, storage.close, host.sensors.close),
     )
 
 
@@ -320,6 +323,7 @@ def answerer_of(
     storage: Storage,
     codices: CodexParts,
     searcher: ArchiveSearch,
+    symbols: CodexSymbols,
     model_ready: AwaitedModel,
     registry: Registry,
     plugins: PluginFaults,
@@ -333,7 +337,7 @@ def answerer_of(
     memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices), storage.memory_meaning)
     packages = PackageTools(registry.tools.values(), plugins.in_a_call)
     files = files_of(storage, codices)
-    look = CodexTools(files.text_of, files.paths_of)
+    look = CodexTools(files.text_of, files.paths_of, symbols.answer)
     search = SearchArchive(searcher, model_ready)
     return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
 

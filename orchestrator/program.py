@@ -27,6 +27,7 @@ from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
@@ -82,8 +83,10 @@ from orchestrator.wire.replies import (
     SessionExport,
     SessionHit,
     SessionRow,
+    SymbolRow,
+    SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody
+from orchestrator.wire.requests import LoadBody, SymbolsBody
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -182,6 +185,7 @@ class Program:
     lifecycle: CodexLifecycle
     reports: CodexReports
     searcher: ArchiveSearch
+    codex_symbols: CodexSymbols
     session_store: SessionStore
     tending: Tending
     kept_memories: Memories
@@ -380,6 +384,18 @@ class Program:
             branch = await self._branch(name)
             found = await self.searcher.report(query, name, n, graph=graph, branch=branch)
         return found.model_copy(update={"notices": (choice, *found.notices)}) if choice else found
+
+    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
+        name, choice = choose_codex(body.codex, body.cwd, await self.lifecycle.candidates(body.codex, body.cwd))
+        if name is None:
+            raise NotFound("the bare model has no files", "name a codex with -c")
+        found = await self.codex_symbols.ask(name, body.what, body.name)
+        return SymbolsReply(
+            symbols=tuple(SymbolRow.of(one) for one in found.symbols),
+            meant=tuple(SymbolRow.of(one) for one in found.meant),
+            near=found.near,
+            notices=tuple(filter(None, (choice, *found.notices))),
+        )
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""

@@ -40,8 +40,9 @@ from orchestrator.wire.replies import (
     SessionExport,
     SessionHit,
     SessionRow,
+    SymbolsReply,
 )
-from orchestrator.wire.requests import AttachedText, LoadBody, ToolFunction
+from orchestrator.wire.requests import AttachedText, LoadBody, SymbolsBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -217,6 +218,9 @@ class Service(Protocol):
         ...
 
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply: ...
+    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
+        """Of the codex's current generation. Raises NotFound, NotReady where its files are still being read."""
+        ...
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Raises NotFound where no model is configured that embeds."""

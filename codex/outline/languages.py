@@ -98,5 +98,12 @@ def query_of(language: Language) -> Query:
 
 
 @cache
+def uses_query_of(language: Language) -> Query | None:
+    """The compiled query that tells what a name that is used may mean; None where nobody has written it."""
+    source = files("codex").joinpath("queries", f"{language.query}.uses.scm")
+    return Query(_grammar(language), source.read_text(encoding="utf-8")) if source.is_file() else None
+
+
+@cache
 def _grammar(language: Language) -> Grammar:
     return Grammar(getattr(importlib.import_module(language.module), language.entry)())

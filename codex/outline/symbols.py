@@ -26,7 +26,7 @@ _PARSE_BYTES = 2_000_000  # a grammar reads 1–3 MB/s: a larger file is generat
 _LINE_BYTES = 20_000  # a longer line is minified or hostile: its nesting costs a parser the square of its depth
 _SIGNS = re.compile(rb"[^\w\x80-\xff]{2000}")  # without a word: no code has it, and a thousand open `*` take a second
 _PARSE_SECONDS = 2.0  # a file of ordinary code takes milliseconds
-_MATCHES_IN_PROGRESS = 4096
+MATCHES_IN_PROGRESS = 4096
 _SIGNS_AT_MOST = 1_000  # of an error node: 5 ms for the square of it; code that a parser does not know has dozens
 _PARTS_AT_MOST = 20_000  # of a tree that is not queried whole: each takes some microseconds
 _WRAPPERS = frozenset(
@@ -88,9 +88,17 @@ class Outline:
     generated: bool = False
 
 
-def outline(document: Document) -> Outline:
-    """The outline of a document. Never raises for what the text holds; takes at most a few seconds."""
-    return replace(_outline(document), generated=says_generated(document))
+def outline(document: Document, *, private: bool = False) -> Outline:
+    """The outline of a document. Never raises for what the text holds; takes at most a few seconds. `private`: with the
+    fields whose names begin with an underscore."""
+    return replace(_outline(document, private), generated=says_generated(document))
+
+
+def tree_of(document: Document, raw: bytes) -> tuple[Language, Tree] | None:
+    """The language and syntax tree of a document whose text `raw` is; None for what is no code that can be parsed."""
+    language = language_of(document.path, document.text)
+    tree = _tree(language, raw) if language is not None and _can_be_code(raw) else None
+    return (language, tree) if language is not None and tree is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +110,10 @@ class _Definition:
     symbol: Symbol
 
 
-def _outline(document: Document) -> Outline:
-    language = language_of(document.path, document.text)
+def _outline(document: Document, private: bool) -> Outline:
     raw = document.text.encode("utf-8", errors="replace")
-    if language is not None and _can_be_code(raw):
-        parsed = _parsed(language, raw)
-        if parsed is not None:
-            return parsed
-    return Outline(tuple(plain_symbols(document.text)))
+    found = tree_of(document, raw)
+    return Outline(tuple(plain_symbols(document.text))) if found is None else _parsed(*found, raw, private)
 
 
 def _can_be_code(raw: bytes) -> bool:
@@ -120,20 +124,16 @@ def _can_be_code(raw: bytes) -> bool:
     return _SIGNS.search(raw.translate(None, b" \t\r\n\f\v")) is None
 
 
-def _parsed(language: Language, raw: bytes) -> Outline | None:
-    """None when the parser gives up, or in time nothing came of it."""
-    tree = _tree(language, raw)
-    if tree is None:
-        return None
+def _parsed(language: Language, tree: Tree, raw: bytes, private: bool) -> Outline:
     count = raw.count(b"\n") + (not raw.endswith(b"\n"))
     definitions: dict[tuple[int, int, str], _Definition] = {}
     references: dict[tuple[str, str, int], None] = {}
     imports: dict[str, None] = {}
-    cursor = QueryCursor(query_of(language), match_limit=_MATCHES_IN_PROGRESS)
-    for _, captures in chain.from_iterable(map(cursor.matches, _readable(tree.root_node))):
+    cursor = QueryCursor(query_of(language), match_limit=MATCHES_IN_PROGRESS)
+    for _, captures in chain.from_iterable(map(cursor.matches, readable(tree.root_node))):
         for capture, nodes in captures.items():
             kind, _, detail = capture.partition(".")
-            if kind == "definition" and not _is_private_field(detail, captures, raw):
+            if kind == "definition" and (private or not _is_private_field(detail, captures, raw)):
                 found = _definition(nodes[0], captures, detail, raw, count)
                 key = (found.first, found.last, found.symbol.name)
                 if key not in definitions or definitions[key].symbol.kind in _PLAIN:
@@ -166,7 +166,7 @@ def _tree(language: Language, raw: bytes) -> Tree | None:
             pieces.parsed()
 
 
-def _readable(root: Node) -> Iterator[Node]:
+def readable(root: Node) -> Iterator[Node]:
     """The nodes to be queried: the root, or what is named around and between the signs that the parser made nothing of.
 
     At each sign a query looks for the next named node behind it, which takes the square of a run of signs. No definition

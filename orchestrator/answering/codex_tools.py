@@ -1,6 +1,7 @@
 """Tools by which a model looks into the turn's codex. Their results go to State.
 
     read_file   lines of a file, numbered
+    symbol      where a name is defined, what calls it, what it calls, what implements it, its members; a file's outline
 
 What a tool gives is the codex as questions meet it: its current generation with the log of changes. A name that is no file
 of it is refused, whatever lies on the disk: a secret file was never taken in, and a path outside is no file of a codex.
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic_ai import RunContext
 
 from codex.documents import lines
+from codex.graph.symbol_index import FoundSymbol, SymbolAnswer, What
 from formatters.context import TurnContext
 from formatters.writers import passage
 from orchestrator.answering.agent import MOST_CHARS
@@ -28,18 +30,21 @@ Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
 """The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
 PathsOf = Callable[[str], Collection[str]]
+SymbolsOf = Callable[[str, What, str], SymbolAnswer]
+"""Of a codex, as `codex.graph.symbol_index` answers. May raise LoreError."""
 
 
 @dataclass(frozen=True)
 class CodexTools:
-    """Every method may raise LoreError. `text_of` and `paths_of` are called in worker threads."""
+    """Every method may raise LoreError. They are called in worker threads."""
 
     text_of: TextOf
     paths_of: PathsOf
+    symbols_of: SymbolsOf
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        return (self.read_file,)
+        return self.read_file, self.symbol
 
     async def read_file(self, ctx: Context, path: str, start: int = 1, end: int = 0) -> str:
         """Read lines of a file of the codebase. Each line begins with its number.
@@ -53,6 +58,18 @@ class CodexTools:
         if turn.codex is None:
             return NO_CODEX
         return await asyncio.to_thread(self._read, turn.codex.name, path, start, end)
+
+    async def symbol(self, ctx: Context, name: str, what: What = "definition") -> str:
+        """Look up a name of the codebase in its symbol graph: exact, also where a text search finds too much.
+
+        Args:
+            name: of a class, function or method, such as get or Session.get; for outline the path of a file.
+            what: its definition, callers, callees, implementors or members; or the outline of a file.
+        """
+        turn = ctx.deps
+        if turn.codex is None:
+            return NO_CODEX
+        return told(await asyncio.to_thread(self.symbols_of, turn.codex.name, what, name), what, name)
 
     def _read(self, codex: str, path: str, start: int, end: int) -> str:
         name = path.strip().removeprefix("./")
@@ -92,3 +109,36 @@ def _as_many_as_fit(text: list[str], first: int) -> Iterator[str]:
         if left < 0 and number > first:
             return
         yield whole if left >= 0 else f"{whole[:ROOM]} … cut, of {len(line):,} characters"
+
+
+def told(answer: SymbolAnswer, what: What, name: str) -> str:
+    """One line a symbol, with its place: as many as a tool may give."""
+    if not answer.symbols:
+        if answer.meant:
+            return "\n".join([f"nothing of this codex is found as {what} of", *map(_line, answer.meant)])
+        near = f"; names like it: {', '.join(answer.near)}" if answer.near else ""
+        return f"{name!r} is no {'file' if what == 'outline' else 'name'} of this codex{near}"
+    several = [f"{name} may mean {len(answer.meant)} definitions:", *map(_line, answer.meant), f"{what}:"]
+    head = several if len(answer.meant) > 1 and what != "definition" else []
+    return "\n".join([*answer.notices, *_fitting([*head, *map(_line, answer.symbols)])])
+
+
+def _line(one: FoundSymbol) -> str:
+    """`src/a.py:10 method Session.get(self, url): Sends a GET request. (calls in lines 12, 14; not certain)`."""
+    said = f": {one.doc}" if one.doc else ""
+    calls = f"calls in line{'s' * (len(one.uses) > 1)} {', '.join(map(str, one.uses))}" if one.uses else ""
+    notes = "; ".join(
+        filter(None, (calls, f"of {one.which}" if one.which else "", "" if one.certain else "not certain"))
+    )
+    head = one.signature or one.name
+    kind = "" if head.startswith(f"{one.kind} ") else f"{one.kind} "
+    inside = f" in {one.qualified.rpartition('.')[0]}" if "." in one.qualified and one.kind != "module" else ""
+    return f"{one.path}:{one.line} {kind}{head}{inside}{said}{f' ({notes})' if notes else ''}"
+
+
+def _fitting(rows: list[str]) -> list[str]:
+    left, shown = ROOM, 0
+    while shown < len(rows) and len(rows[shown]) < left:
+        left -= len(rows[shown]) + 1
+        shown += 1
+    return rows if shown == len(rows) else [*rows[:shown], f"… and {len(rows) - shown:,} more"]

@@ -32,7 +32,15 @@ from orchestrator.wire.places import HEADER
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
 FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
-QUESTIONS = ("/v1/chat/completions", "/v1/completions", "/v1/plan", "/v1/codices", "/v1/search", "/v1/pause")
+QUESTIONS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/plan",
+    "/v1/codices",
+    "/v1/search",
+    "/v1/symbols",
+    "/v1/pause",
+)
 COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
 
 T = TypeVar("T")
@@ -79,6 +87,7 @@ routes = [
     operations.reload_codex,
     operations.cancel_load,
     operations.search,
+    operations.symbols,
     operations.sessions,
     operations.search_sessions,
     operations.session,

@@ -36,6 +36,7 @@ from orchestrator.wire.replies import (
     SessionHits,
     SessionReply,
     SessionRows,
+    SymbolsReply,
 )
 from orchestrator.wire.requests import (
     ContextBody,
@@ -46,6 +47,7 @@ from orchestrator.wire.requests import (
     RenameBody,
     SearchBody,
     SessionSearchBody,
+    SymbolsBody,
 )
 from orchestrator.wire.status import (
     AwayEvent,
@@ -126,6 +128,13 @@ async def search(call: ApiCall, body: SearchBody) -> SearchReply:
     """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
     work = call.service.search(body.query, body.codex, body.n, body.graph, body.cwd)
     return await call.while_connected(work)
+
+
+@route("POST", "/v1/symbols", "search", faults=("not_found", "not_ready"))
+async def symbols(call: ApiCall, body: SymbolsBody) -> SymbolsReply:
+    """Definitions of a name, what calls it, what it calls, what implements it, its members; or the outline of a file. Of
+    the codex as it answers now."""
+    return await call.while_connected(call.service.symbols(body))
 
 
 # -- conversations

@@ -15,6 +15,7 @@ from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part
 from orchestrator.cli.purge import Yes, insist
+from orchestrator.cli.search import show_symbols
 from orchestrator.cli.status import files, notes_of, roots, state
 from orchestrator.cli.terminal import (
     Report,
@@ -177,6 +178,17 @@ def show(name: OptionalName = None, as_json: given.Json = False, socket: given.S
     show_loaded(codex, since)
     for notice in notes_of(codex):
         note(notice)
+
+
+@app.command("outline")
+def outline_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="a file of the codex, by its path or the end of it")],
+    codex: Annotated[str | None, given.option("-c, --codex NAME", given.WHICH)] = None,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
+    """Lists what a file of a codex defines; piped, one path:line:text each."""
+    show_symbols(socket, "outline", file, codex, as_json=as_json)
 
 
 def only(daemon: Daemon) -> str:

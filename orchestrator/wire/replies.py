@@ -110,6 +110,31 @@ class SearchReply(ReplyShape):
     absent: bool = Field(False, description="nothing holds what was quoted: the hits hold words of it")
 
 
+class SymbolRow(ReplyShape):
+    """A definition."""
+
+    name: str = Field(description="its own")
+    qualified: str = Field(description="with the names of the definitions around it; of a module its dotted name")
+    kind: str = Field(description="class, function, method, variable, field, section, ...; module: code outside of all")
+    path: str = Field(description="the file")
+    line: int = Field(description="of its name, from 1")
+    end: int = Field(description="its last line")
+    signature: str = Field("", description="its head on one line")
+    doc: str = Field("", description="the first line of what documents it")
+    uses: tuple[int, ...] = Field((), description="of callers and callees: the lines of the calls, in the calling file")
+    certain: bool = Field(True, description="false: only the name says so, because the type of a receiver is not known")
+    which: str = Field("", description="where the name may mean several definitions: the one that this is about")
+
+
+class SymbolsReply(ReplyShape):
+    """Definitions, those that are certain first."""
+
+    symbols: tuple[SymbolRow, ...] = Field(description="what was asked for")
+    meant: tuple[SymbolRow, ...] = Field((), description="the definitions that the name may mean")
+    near: tuple[str, ...] = Field((), description="names like it, where nothing has the name")
+    notices: tuple[str, ...] = Field((), description="what was not looked at")
+
+
 class EmbeddingRow(ReplyShape):
     """One text's vector."""
 

@@ -277,6 +277,19 @@ class SearchBody(StrictRequest):
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is searched")
 
 
+class SymbolsBody(StrictRequest):
+    """Which definitions to name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=1_000)] = Field(
+        description="as in the code; `Session.get` or `sessions.py:Session.get` chooses among several; of outline a path"
+    )
+    what: Literal["definition", "callers", "callees", "implementors", "members", "outline"] = Field(
+        "definition", description="of the name; the last gives all definitions of a file"
+    )
+    codex: Plain | None = Field(None, description="the codex by name; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked")
+
+
 class ModelBody(StrictRequest):
     """The model to change to."""
 

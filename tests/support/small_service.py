@@ -95,8 +95,10 @@ from orchestrator.wire.replies import (
     SessionHit,
     SessionRow,
     SessionTurn,
+    SymbolRow,
+    SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody
+from orchestrator.wire.requests import LoadBody, SymbolsBody
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
@@ -298,6 +300,24 @@ class SmallService:
             raise NotFound(f"no session {name}", "lore session list")
         turns = tuple(SessionTurn(role="user", text=text) for text in self.talks[name])
         return filled(SessionExport, name=name, codex="demo", turns=turns)
+
+    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
+        if body.name == "nothing":
+            return SymbolsReply(symbols=(), near=("noting",))
+        row = filled(
+            SymbolRow,
+            name="run",
+            qualified="App.run",
+            kind="method",
+            path="src/a.py",
+            line=10,
+            end=12,
+            signature="def run(self)",
+        )
+        if body.name == "idle":
+            return SymbolsReply(symbols=(), meant=(row,))
+        uses = (20, 22) if body.what == "callers" else ()
+        return SymbolsReply(symbols=(row.model_copy(update={"uses": uses}),), meant=(row,))
 
     async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
         del principal

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codex.documents import document_from
+from codex.graph.symbol_index import SymbolIndex, packed_file
+from codex.outline.facts import facts, to_bytes
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.codex_tools import MOST_LINES, NO_CODEX, CodexTools, numbered
@@ -18,7 +21,13 @@ FILES = {"src/app.py": "def run():\n    return 1\n", "src/long.py": LONG, "docs/
 
 
 def tools(files: dict[str, str] = FILES) -> CodexTools:
-    return CodexTools(lambda codex, path: files.get(path) if codex == "demo" else None, lambda codex: list(files))
+    found = [facts(document_from(path, text.encode())) for path, text in files.items()]  # type: ignore[arg-type]
+    index = SymbolIndex({one.path: packed_file(one, to_bytes(one)) for one in found})
+    return CodexTools(
+        lambda codex, path: files.get(path) if codex == "demo" else None,
+        lambda codex: list(files),
+        lambda codex, what, name: index.answer(what, name),
+    )
 
 
 def asking(codex: str | None = "demo") -> Any:
@@ -59,8 +68,47 @@ async def test_what_is_no_file_of_the_codex_is_refused_with_what_is_near(path: s
     assert "src/app.py" in refused.value.message
 
 
-async def test_a_conversation_without_a_codex_has_no_files() -> None:
+async def test_a_conversation_without_a_codex_has_no_files_and_no_symbols() -> None:
     assert await tools().read_file(asking(None), "src/app.py") == NO_CODEX
+    assert await tools().symbol(asking(None), "run") == NO_CODEX
+
+
+CODE = {
+    "a.py": "class Shop:\n    def sell(self, x):\n        '''Sells it.'''\n        return x\n\n\n"
+    "class Stall(Shop):\n    pass\n",
+    "b.py": "from a import Shop\n\n\ndef run(shop: Shop):\n    shop.sell(1)\n    shop.sell(2)\n",
+}
+
+
+async def test_a_symbol_is_told_with_its_place_its_signature_and_its_calls() -> None:
+    look = tools(CODE)
+    assert await look.symbol(asking(), "sell") == "a.py:2 method def sell(self, x) in Shop: Sells it."
+    assert await look.symbol(asking(), "sell", "callers") == (
+        "b.py:4 function def run(shop: Shop) (calls in lines 5, 6)"
+    )
+    assert await look.symbol(asking(), "Shop", "implementors") == "a.py:7 class Stall(Shop)"
+    assert await look.symbol(asking(), "a.py", "outline") == (
+        "a.py:1 class Shop\na.py:2 method def sell(self, x) in Shop: Sells it.\na.py:7 class Stall(Shop)"
+    )
+
+
+async def test_what_is_not_found_says_so_with_what_is_like_it() -> None:
+    look = tools(CODE)
+    assert await look.symbol(asking(), "Shopp") == "'Shopp' is no name of this codex; names like it: Shop"
+    assert (
+        await look.symbol(asking(), "x.py", "outline") == "'x.py' is no file of this codex; names like it: b.py, a.py"
+    )
+    assert await look.symbol(asking(), "run", "callers") == (
+        "nothing of this codex is found as callers of\nb.py:4 function def run(shop: Shop)"
+    )
+
+
+async def test_more_symbols_than_a_tool_may_give_are_counted() -> None:
+    look = tools({"a.py": "".join(f"def a_function_of_some_length_{n}(): pass\n" for n in range(500))})
+    told = await look.symbol(asking(), "a.py", "outline")
+    assert len(told) <= MOST_CHARS
+    shown = told.splitlines()
+    assert shown[-1] == f"… and {500 - len(shown) + 1} more"
 
 
 async def test_a_line_longer_than_a_tool_may_give_is_cut_and_says_so() -> None:

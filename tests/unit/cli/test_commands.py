@@ -80,6 +80,37 @@ def test_a_search_for_what_is_quoted_ends_with_5_where_only_its_words_are_found(
     assert (found.returncode, "src/a.py" in found.stdout) == (5, True)
 
 
+def test_symbols_piped_are_one_line_each_and_a_caller_one_for_each_call(lore, lorekeep):
+    assert lore("search", "--definition", "run").stdout == "src/a.py:10:def run(self)\n"
+    assert lore("search", "run", "--callers").stdout == "src/a.py:20:App.run\nsrc/a.py:22:App.run\n"
+    assert lore("codex", "outline", "src/a.py").stdout == "src/a.py:10:def run(self)\n"
+    row = json.loads(lore("search", "--members", "run", "--json").stdout)["symbols"][0]
+    assert {name: row[name] for name in ("name", "qualified", "kind", "path", "line")} == {
+        "name": "run",
+        "qualified": "App.run",
+        "kind": "method",
+        "path": "src/a.py",
+        "line": 10,
+    }
+
+
+def test_a_symbol_that_is_not_found_ends_with_5_and_names_what_is_like_it(lore, lorekeep):
+    for asked, said in (
+        (("search", "--callers", "nothing"), "nothing is named nothing; like it: noting"),
+        (("search", "--callers", "idle"), "no callers of idle are found (src/a.py:10 App.run)"),
+        (("codex", "outline", "nothing"), "no file nothing in this codex; like it: noting"),
+    ):
+        done = lore(*asked)
+        assert (done.returncode, done.stdout, done.stderr.strip()) == (5, "", said)
+        assert lore(*asked, "--json").returncode == 5
+
+
+def test_two_questions_about_symbols_do_not_go_together(lore):
+    for more in ("--members", "--graph"):
+        done = lore("search", "run", "--callers", more)
+        assert (done.returncode, more in done.stderr) == (2, True)
+
+
 def test_search_says_what_it_may_not_have_seen(lore, lorekeep):
     assert json.loads(lore("search", "nothing", "--json").stdout)["notices"] == ["demo is being indexed"]
     assert "demo is being indexed" in lore("search", "nothing").stderr

@@ -9,6 +9,7 @@ import pytest
 
 import orchestrator
 from codex.citations import CheckedCitation
+from codex.graph.symbol_index import FoundSymbol
 from codex.progress import CodexProgress
 from codex.searching.search import ChunkHit
 from codex.vectors.filling import Filled
@@ -58,6 +59,7 @@ SOURCES: dict[str, object] = {
     "SessionExport": Session,
     "SessionRow": Session,
     "StrategyState": Decision,
+    "SymbolRow": FoundSymbol,
     "TemplatePlacement": Placement,
 }
 
