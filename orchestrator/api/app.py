@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, http, identities, memories, operations, texts, traces
+from orchestrator.api import chat, http, identities, memories, operations, responses, texts, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
@@ -35,6 +35,7 @@ FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", "/v1/events"}) 
 QUESTIONS = (
     "/v1/chat/completions",
     "/v1/completions",
+    "/v1/responses",
     "/v1/plan",
     "/v1/codices",
     "/v1/search",
@@ -51,6 +52,7 @@ routes = [
     chat.plan,
     chat.embeddings,
     chat.models,
+    responses.respond,
     texts.complete,
     texts.props,
     texts.tokenize,

@@ -83,6 +83,27 @@ def test_a_session_is_sent_only_the_new_message(client):
     assert asked.lore["session"] == name
 
 
+def test_a_response_goes_on_where_the_one_before_ended(client, house):
+    told = client.responses.create(model="lore/vaults", input=f"{question('heron')} 6677881.", max_output_tokens=4)
+    asked = client.responses.create(
+        model="lore/vaults", input=question("heron"), previous_response_id=told.id, max_output_tokens=10
+    )
+    assert "6677881" in asked.output_text
+    assert reply(house, f"/v1/sessions/{asked.lore['session']}")["session"]["turns"][0]["text"].endswith("6677881.")
+    with pytest.raises(openai.ConflictError):
+        client.responses.create(model="lore/vaults", input="again?", previous_response_id=told.id)
+
+
+def test_a_response_streams_what_it_says_whole(client):
+    asked = {"model": "lore/vaults", "input": question("zebra"), "max_output_tokens": 10, "store": False}
+    whole = client.responses.create(**asked)
+    assert whole.output_text.strip().startswith(CODES["zebra"])
+    with client.responses.stream(**asked) as stream:
+        said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+    assert said == whole.output_text
+    assert whole.lore["session"] is None
+
+
 def test_a_client_s_system_message_stands_behind_the_floor_and_breaks_nobody_s_prefix(client, house):
     create(client, user(question("zebra")))
     system = {"role": "system", "content": f"{question('stoat')} 5512098."}

@@ -1,0 +1,414 @@
+"""OpenAI's responses: a body as the question that chat asks, and its answer's events in the protocol's order and shapes.
+
+    created  in_progress  [added  part  delta…  done  part  done]…  completed | incomplete | failed
+
+A response that is stored is an answer of a session: SESSION.NUMBER, where the number counts the session's questions. The
+next one goes on behind the last; what a session has gone on from is refused, because sessions do not branch.
+"""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from orchestrator.api.chat import ASKING, ask_of, ignored, logprobs_of
+from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
+from orchestrator.api.names import ModelNotFound, is_missing, named_model
+from orchestrator.engine.messages import Chosen
+from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
+from orchestrator.wire.answers import Waiting, WaitingComment
+from orchestrator.wire.names import ANY_CODEX
+from orchestrator.wire.requests import (
+    Call,
+    ChatMessage,
+    ChatRequest,
+    ClientTool,
+    ContentPart,
+    Function,
+    ResponseFormat,
+    SchemaSpec,
+    ToolFunction,
+)
+from orchestrator.wire.responses import (
+    CutResponse,
+    FailedResponse,
+    InputDetails,
+    InputItem,
+    ItemEvent,
+    OutputCall,
+    OutputItem,
+    OutputMessage,
+    OutputReasoning,
+    OutputText,
+    PartEvent,
+    PieceEvent,
+    ReasoningText,
+    ResponseBody,
+    ResponseEvent,
+    ResponseReply,
+    ResponseTool,
+    ResponseUsage,
+    StreamedEvent,
+    TextSettings,
+    WholeEvent,
+)
+
+LOGPROBS = "message.output_text.logprobs"
+LONGEST_NUMBER = 9  # digits; Python reads no number of more than 4,300
+UNTHINKING = ("none", "minimal")  # efforts
+PARTS = {"input_text": "text", "output_text": "text"}
+NOT_KEPT = "this response is not stored: its input holds a whole conversation, so the next one sends it again"
+EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
+
+
+@route("POST", "/v1/responses", "query", events=EVENTS, faults=(*ASKING, "conflict"))
+async def respond(call: ApiCall, body: ResponseBody) -> ResponseReply | EventStream:
+    """OpenAI's responses, streaming and not: the question that chat completions ask, and sessions for what is stored."""
+    refuse_unsupported_fields(body)
+    if await is_missing(call, body.model):
+        raise ModelNotFound(f"no model {body.model}", "GET /v1/models lists them")
+    place = await place_of(call, body)
+    ask = response_ask(ask_of(chat_request(body), call.principal, await named_model(call, body.model)), body, place)
+    writer = ResponseWriter(place.id, body)
+    events = call.request.app.state.queue.through(call.service.ask(ask))
+    if not body.stream:
+        return await call.while_connected(writer.whole(events))
+    return await started(call.request.receive, writer.chunks(events))
+
+
+# -- a request as the question that chat asks
+
+
+class ResponsePlace(NamedTuple):
+    """A response's own id, and its session; None where it is not kept."""
+
+    id: str
+    session: str | None
+
+
+async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
+    """Raises NotFound for a response that is not kept, Conflict for one that its session has gone on from."""
+    if body.previous_response_id is None:
+        session = f"resp_{secrets.token_hex(12)}"
+        return ResponsePlace(f"{session}.1", session) if body.store and is_one(body) else ResponsePlace(session, None)
+    session, _, number = body.previous_response_id.rpartition(".")
+    missing = NotFound(f"previous_response_id: no response {body.previous_response_id}", "send the whole conversation")
+    if not session or not number.isdecimal() or len(number) > LONGEST_NUMBER:
+        raise missing
+    try:
+        turns = (await call.service.session(call.principal, session)).turns
+    except NotFound:
+        raise missing from None
+    asked = sum(turn.role == "user" for turn in turns)
+    if asked != int(number):
+        last = f"go on from {session}.{asked}, or send the whole conversation"
+        raise Conflict(f"previous_response_id: its session has {asked} answers by now", last)
+    return ResponsePlace(f"{session}.{asked + 1}", session)
+
+
+def is_one(body: ResponseBody) -> bool:
+    """Whether the input is one message: a session would not keep the others."""
+    told = ("system", "developer")
+    return isinstance(body.input, str) or len([item for item in body.input if item.role not in told]) == 1
+
+
+def refuse_unsupported_fields(body: ResponseBody) -> None:
+    """What would be answered wrongly if it were ignored."""
+    if body.background:
+        raise InvalidRequest("background: a response is answered while its client waits", "leave it out, or stream")
+    for name, given in (("conversation", body.conversation), ("prompt", body.prompt)):
+        if given is not None:
+            raise InvalidRequest(f"{name}: is not offered", "go on with previous_response_id, or send the whole input")
+    if body.lore.session is not None or body.lore.continue_last:
+        raise InvalidRequest("lore: a response has a session of its own", "go on with previous_response_id")
+    if body.previous_response_id is not None and (not body.store or not is_one(body)):
+        words = "with it, input is one message, and the response is stored"
+        raise InvalidRequest(f"previous_response_id: {words}", "send only what is new, or the whole conversation alone")
+    for tool in body.tools or ():
+        if tool.type != "function":
+            raise InvalidRequest(f"tools: one of type {tool.type} cannot be called here", "offer functions")
+
+
+def response_ask(ask: Ask, body: ResponseBody, place: ResponsePlace) -> Ask:
+    """The question in its session."""
+    unkept = NOT_KEPT if body.store and place.session is None else ""
+    think = ask.think and (body.reasoning is None or body.reasoning.effort not in UNTHINKING)
+    notices = tuple(filter(None, (*ask.notices, ignored(body), unkept)))
+    return replace(ask, session=place.session, think=think, notices=notices)
+
+
+def chat_request(body: ResponseBody) -> ChatRequest:
+    """The same question in the words of chat completions. Raises InvalidRequest."""
+    wants_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
+    return ChatRequest(
+        model=body.model,
+        messages=tuple(messages_of(body)),
+        max_tokens=body.max_output_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        logprobs=wants_logprobs,
+        top_logprobs=body.top_logprobs,
+        response_format=format_of(body.text),
+        tools=tuple(map(tool_of, body.tools)) if body.tools else None,
+        tool_choice=choice_of(body.tool_choice),
+        lore=body.lore,
+    )
+
+
+def messages_of(body: ResponseBody) -> Iterator[ChatMessage]:
+    if body.instructions:
+        yield ChatMessage(role="system", content=body.instructions)
+    if isinstance(body.input, str):
+        yield ChatMessage(role="user", content=body.input)
+        return
+    calls: list[Call] = []
+    for item in body.input:
+        if item.type == "function_call":
+            calls.append(Call(id=item.call_id, function=Function(name=item.name, arguments=item.arguments)))
+            continue
+        if calls:
+            yield ChatMessage(role="assistant", tool_calls=tuple(calls))
+            calls = []
+        if item.type != "reasoning":  # thoughts are never part of a conversation
+            yield message_in(item)
+    if calls:
+        yield ChatMessage(role="assistant", tool_calls=tuple(calls))
+
+
+def message_in(item: InputItem) -> ChatMessage:
+    """Raises InvalidRequest."""
+    if item.type == "function_call_output":
+        return ChatMessage(role="tool", content=plain(item.output), tool_call_id=item.call_id)
+    if item.type != "message":
+        raise InvalidRequest(f"input: an item of type {item.type} cannot be read here", "send messages and calls")
+    match item.role:
+        case "system" | "developer" | "user" | "assistant" as role:
+            return ChatMessage(role=role, content=plain(item.content))
+    raise InvalidRequest(f"input: no message has the role {item.role!r}", "user, assistant, system or developer")
+
+
+def plain(content: str | tuple[ContentPart, ...] | None) -> str | tuple[ContentPart, ...] | None:
+    """Parts by the words of chat, which refuses those that are no text."""
+    if content is None or isinstance(content, str):
+        return content
+    return tuple(part.model_copy(update={"type": PARTS.get(part.type, part.type)}) for part in content)
+
+
+def format_of(text: TextSettings | None) -> ResponseFormat | None:
+    if text is None:
+        return None
+    spec = SchemaSpec(definition=text.format.definition) if text.format.type == "json_schema" else None
+    return ResponseFormat(type=text.format.type, json_schema=spec)
+
+
+def tool_of(tool: ResponseTool) -> ClientTool:
+    """Raises InvalidRequest."""
+    if not tool.name or "\n" in tool.name or "\r" in tool.name:
+        raise InvalidRequest("tools: a function has no name of one line", "name it")
+    function = ToolFunction(name=tool.name, description=tool.description, parameters=tool.parameters)
+    return ClientTool(function=function)
+
+
+def choice_of(given: Any) -> Any:
+    """A function that is chosen stands within another object in the words of chat."""
+    if isinstance(given, dict) and given.get("type") == "function" and "function" not in given:
+        return {"type": "function", "function": {"name": given.get("name")}}
+    return given
+
+
+# -- an answer's events in the protocol's words
+
+
+ITEM = {"text": "msg", "thought": "rs"}  # what ids begin with
+
+
+class ResponseWriter:
+    """Writes one response. An item is open until another kind of event comes."""
+
+    def __init__(self, id: str, body: ResponseBody) -> None:  # noqa: A002 - the protocol's word
+        self.sent = 0
+        self.done: list[OutputItem] = []
+        self.open: Literal["", "text", "thought"] = ""
+        self.item_id = ""
+        self.said: list[str] = []
+        self.chosen: list[Chosen] = []
+        self.reply = ResponseReply(
+            id=id,
+            created_at=int(time.time()),
+            status="in_progress",
+            instructions=body.instructions,
+            max_output_tokens=body.max_output_tokens,
+            metadata=body.metadata or {},
+            model=body.model or ANY_CODEX,
+            output=(),
+            previous_response_id=body.previous_response_id,
+            temperature=body.temperature,
+            text=body.text or TextSettings(),
+            tool_choice=body.tool_choice or "auto",
+            tools=body.tools or (),
+            top_p=body.top_p,
+        )
+
+    async def whole(self, events: AsyncIterator[AskEvent]) -> ResponseReply:
+        async with closing(events):
+            async for event in events:
+                list(self.written(event))
+        return self.reply
+
+    async def chunks(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
+        """Closing this closes `events`. Raises LoreError before the first event alone; later it is the last event."""
+        async with closing(events):
+            try:
+                async for event in events:
+                    for one in self.written(event):
+                        yield named_data(one.type, one)
+                    if isinstance(event, Waiting):
+                        yield comment(WaitingComment(progress=event))
+            except LoreError as fault:
+                if not self.sent:
+                    raise
+                yield named_data("response.failed", self.failed(fault))
+
+    def written(self, event: AskEvent) -> Iterator[StreamedEvent]:
+        if not self.sent:
+            yield self.state("response.created")
+            yield self.state("response.in_progress")
+        match event:
+            case Text():
+                yield from self.piece("text", event.delta, event.chosen)
+            case Thought():
+                yield from self.piece("thought", event.delta, ())
+            case ToolCall():
+                yield from self.closed("completed")
+                yield from self.call(event)
+            case Answered():
+                yield from self.ended(event)
+
+    # -- items
+
+    def piece(self, kind: Literal["text", "thought"], delta: str, chosen: Sequence[Chosen]) -> Iterator[StreamedEvent]:
+        if self.open != kind:
+            yield from self.closed("completed")
+            yield from self.opened(kind)
+        self.said.append(delta)
+        self.chosen += chosen
+        yield PieceEvent(
+            type="response.output_text.delta" if kind == "text" else "response.reasoning_text.delta",
+            sequence_number=self.number(),
+            item_id=self.item_id,
+            output_index=len(self.done),
+            content_index=0,
+            delta=delta,
+            logprobs=logprobs_of(chosen).content if kind == "text" else None,
+        )
+
+    def opened(self, kind: Literal["text", "thought"]) -> Iterator[StreamedEvent]:
+        self.open, self.said, self.chosen = kind, [], []
+        self.item_id = f"{ITEM[kind]}_{secrets.token_hex(12)}"
+        yield self.item("response.output_item.added", self.content("in_progress", parts=False))
+        yield self.part("response.content_part.added")
+
+    def closed(self, status: Literal["completed", "incomplete"]) -> Iterator[StreamedEvent]:
+        if not self.open:
+            return
+        is_text = self.open == "text"
+        yield WholeEvent(
+            type="response.output_text.done" if is_text else "response.reasoning_text.done",
+            sequence_number=self.number(),
+            item_id=self.item_id,
+            output_index=len(self.done),
+            content_index=0,
+            text="".join(self.said),
+            logprobs=logprobs_of(self.chosen).content if is_text else None,
+        )
+        yield self.part("response.content_part.done")
+        item = self.content(status, parts=True)
+        yield self.item("response.output_item.done", item)
+        self.done.append(item)
+        self.open = ""
+
+    def call(self, call: ToolCall) -> Iterator[StreamedEvent]:
+        """A call comes whole."""
+        name = f"fc_{secrets.token_hex(12)}"
+        item = OutputCall(id=name, status="in_progress", call_id=call.id, name=call.name, arguments="")
+        at: dict[str, Any] = {"item_id": name, "output_index": len(self.done)}
+        yield self.item("response.output_item.added", item)
+        kind: Literal["response.function_call_arguments.delta"] = "response.function_call_arguments.delta"
+        yield PieceEvent(type=kind, sequence_number=self.number(), delta=call.arguments, **at)
+        yield WholeEvent(
+            type="response.function_call_arguments.done",
+            sequence_number=self.number(),
+            name=call.name,
+            arguments=call.arguments,
+            **at,
+        )
+        whole = item.model_copy(update={"status": "completed", "arguments": call.arguments})
+        yield self.item("response.output_item.done", whole)
+        self.done.append(whole)
+
+    # -- the end
+
+    def ended(self, answered: Answered) -> Iterator[StreamedEvent]:
+        """The last event; an answer without a word is an empty message."""
+        cut = answered.finish_reason == "length"
+        if not self.open and not self.done:
+            yield from self.opened("text")
+        yield from self.closed("incomplete" if cut else "completed")
+        self.reply = self.reply.model_copy(
+            update={
+                "status": "incomplete" if cut else "completed",
+                "incomplete_details": CutResponse(reason="max_output_tokens") if cut else None,
+                "output": tuple(self.done),
+                "usage": response_usage(answered),
+                "lore": answered.lore,
+            }
+        )
+        yield self.state("response.incomplete" if cut else "response.completed")
+
+    def failed(self, fault: LoreError) -> StreamedEvent:
+        message = "; ".join(filter(None, (fault.message, fault.hint)))
+        error = FailedResponse(type=fault.code, message=message)
+        self.reply = self.reply.model_copy(update={"status": "failed", "error": error, "output": tuple(self.done)})
+        return self.state("response.failed")
+
+    # -- parts of events
+
+    def number(self) -> int:
+        self.sent += 1
+        return self.sent - 1
+
+    def state(self, kind: Any) -> ResponseEvent:
+        return ResponseEvent(type=kind, sequence_number=self.number(), response=self.reply)
+
+    def item(self, kind: Any, item: OutputItem) -> ItemEvent:
+        return ItemEvent(type=kind, sequence_number=self.number(), output_index=len(self.done), item=item)
+
+    def part(self, kind: Any) -> PartEvent:
+        return PartEvent(
+            type=kind,
+            sequence_number=self.number(),
+            item_id=self.item_id,
+            output_index=len(self.done),
+            part=self.text() if self.open == "text" else ReasoningText(text="".join(self.said)),
+        )
+
+    def text(self) -> OutputText:
+        return OutputText(text="".join(self.said), logprobs=logprobs_of(self.chosen).content)
+
+    def content(self, status: Any, *, parts: bool) -> OutputMessage | OutputReasoning:
+        """The open item, with its one part or before it."""
+        if self.open == "text":
+            return OutputMessage(id=self.item_id, status=status, content=(self.text(),) if parts else ())
+        thought = ReasoningText(text="".join(self.said))
+        return OutputReasoning(id=self.item_id, status=status, content=(thought,) if parts else ())
+
+
+def response_usage(answered: Answered) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=answered.prompt_tokens,
+        input_tokens_details=InputDetails(cached_tokens=answered.cached_tokens),
+        output_tokens=answered.completion_tokens,
+        total_tokens=answered.prompt_tokens + answered.completion_tokens,
+    )

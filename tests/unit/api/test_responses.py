@@ -1,0 +1,221 @@
+"""OpenAI's responses: its own client reads every event, and a response goes on where the last one ended."""
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+from support.small_reports import lore_of
+
+from orchestrator.api.responses import ResponseWriter
+from orchestrator.errors import EngineFailed
+from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought, ToolCall
+from orchestrator.wire.responses import ResponseBody
+
+ASK = Ask(Principal(1, 1, 1), (Message("user", "q"),))
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": True}
+EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+
+words = st.lists(
+    st.builds(Text, st.text(min_size=1)) | st.builds(Thought, st.text(min_size=1)),
+    max_size=8,
+)
+calls = st.lists(st.builds(ToolCall, st.just("call-1"), st.just("look"), st.just('{"a": 1}')), max_size=2)
+
+
+def create(client, given_input="hello there", **options):
+    return client.responses.create(model=options.pop("model", "lore"), input=given_input, **options)
+
+
+def answered(reason):
+    return Answered(reason, lore_of(ASK), prompt_tokens=100, cached_tokens=90, completion_tokens=5)
+
+
+def read(events, body):
+    """The events as the official client's own types read them, strictly."""
+    writer = ResponseWriter("resp_1", body)
+    written = [one for event in events for one in writer.written(event)]
+    return [EVENT.validate_python(one.model_dump(mode="json", by_alias=True)) for one in written]
+
+
+# -- the events, for whatever comes
+
+
+@given(words, calls, st.sampled_from(["stop", "length"]))
+def test_the_events_add_up_to_the_response_in_the_order_of_the_protocol(said, called, reason):
+    events = read([*said, *called, answered(reason)], ResponseBody(input="q", tools=(TOOL,)))
+    assert [one.sequence_number for one in events] == list(range(len(events)))
+    assert [one.type for one in events[:2]] == ["response.created", "response.in_progress"]
+    last = events[-1]
+    assert last.type == ("response.incomplete" if reason == "length" else "response.completed")
+    done = [one for one in events if one.type == "response.output_item.done"]
+    assert [one.output_index for one in done] == list(range(len(done)))
+    assert [one.item for one in done] == last.response.output
+    for kind, wanted in (("output_text", Text), ("reasoning_text", Thought)):
+        pieces = "".join(one.delta for one in events if one.type == f"response.{kind}.delta")
+        assert pieces == "".join(event.delta for event in said if isinstance(event, wanted))
+        whole = "".join(one.text for one in events if one.type == f"response.{kind}.done")
+        assert whole == pieces
+    assert [one.call_id for one in last.response.output if one.type == "function_call"] == ["call-1"] * len(called)
+
+
+@given(words)
+def test_each_item_opens_before_its_pieces_and_ends_behind_them(said):
+    opened: list[str] = []
+    for one in read([*said, answered("stop")], ResponseBody(input="q")):
+        if one.type == "response.output_item.added":
+            assert opened == []
+            opened = [one.item.id]
+        elif one.type == "response.output_item.done":
+            assert opened == [one.item.id]
+            opened = []
+        elif hasattr(one, "item_id"):
+            assert opened == [one.item_id]
+
+
+def test_an_answer_of_nothing_is_an_empty_message():
+    assert read([answered("stop")], ResponseBody(input="q"))[-1].response.output_text == ""
+
+
+# -- the official client
+
+
+def test_a_response_has_the_text_the_usage_and_the_lore_object(client):
+    response = create(client, instructions="be short", metadata={"k": "v"}, temperature=0.5)
+    assert (response.output_text, response.status, response.object) == ("hello there ", "completed", "response")
+    assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (100, 5, 105)
+    assert response.usage.input_tokens_details.cached_tokens == 90
+    assert (response.instructions, response.metadata, response.temperature) == ("be short", {"k": "v"}, 0.5)
+    assert response.lore["strategy"]["name"] == "CAG"
+    assert Response.model_validate(response.model_dump())
+
+
+def test_a_stream_ends_with_the_whole_response(client):
+    with client.responses.stream(model="lore", input="one two", tools=[TOOL]) as stream:
+        said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert said == final.output_text == "one two "
+    assert final.usage.total_tokens == 105
+
+
+def test_a_response_that_is_cut_says_so(client):
+    response = create(client, "long")
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert response.output[0].status == "incomplete"
+
+
+def test_a_call_of_a_tool_and_a_thought_are_items(client, lorekeep):
+    response = create(client, "call", tools=[TOOL])
+    (item,) = response.output
+    assert (item.type, item.name, item.call_id, item.arguments) == (
+        *("function_call", "search_archive", "call-1"),
+        '{"query": "x"}',
+    )
+    assert lorekeep.service.asked[0].tools[0].name == "look"
+    assert [one.type for one in create(client, "think").output] == ["reasoning", "message"]
+
+
+def test_a_whole_conversation_reaches_the_ask_in_the_words_of_chat(client, lorekeep):
+    items = [
+        {"role": "developer", "content": "be short"},
+        {"role": "user", "content": [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "42"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "It is 42."}]},
+        {"role": "user", "content": "sure?"},
+    ]
+    response = create(client, items, instructions="in English")
+    told = [(one.role, one.content) for one in lorekeep.service.asked[0].messages]
+    assert told == [
+        ("system", "in English"),
+        ("system", "be short"),
+        ("user", "one\ntwo"),
+        ("assistant", ""),
+        ("tool", "42"),
+        ("assistant", "It is 42."),
+        ("user", "sure?"),
+    ]
+    assert lorekeep.service.asked[0].messages[3].tool_calls[0].name == "look"
+    assert "not stored" in response.lore["notices"][0]
+
+
+def test_a_schema_and_what_else_the_client_wants_reach_the_ask(client, lorekeep):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    text = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
+    more = {"max_output_tokens": 9, "reasoning": {"effort": "none"}, "include": ["message.output_text.logprobs"]}
+    create(client, text=text, truncation="auto", **more)
+    (ask,) = lorekeep.service.asked
+    assert (ask.schema, ask.max_tokens, ask.think, ask.logprobs) == (schema, 9, False, 0)
+    assert ask.notices == ("ignored, because it means nothing here: truncation",)
+
+
+# -- one after the other
+
+
+def test_a_response_goes_on_in_the_session_of_the_one_before(client, lorekeep):
+    first = create(client, "one")
+    second = create(client, "two", previous_response_id=first.id, instructions="new ones")
+    third = create(client, [{"role": "user", "content": "three"}], previous_response_id=second.id)
+    session = first.id.rpartition(".")[0]
+    assert [first.id, second.id, third.id] == [f"{session}.{number}" for number in (1, 2, 3)]
+    assert [ask.session for ask in lorekeep.service.asked] == [session] * 3
+    assert lorekeep.service.talks == {session: ["one", "two", "three"]}
+    assert third.previous_response_id == second.id
+
+
+def test_a_response_that_its_session_has_gone_on_from_is_refused_with_the_last_one(client):
+    first = create(client, "one")
+    second = create(client, "two", previous_response_id=first.id)
+    with pytest.raises(openai.ConflictError) as refused:
+        create(client, "three", previous_response_id=first.id)
+    assert second.id in refused.value.body["hint"]
+
+
+def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lorekeep):
+    response = create(client, store=False)
+    assert lorekeep.service.asked[0].session is None
+    for unknown in (response.id, "resp_none.1", ".1", "resp_x.²", f"resp_x.{'1' * 5000}"):
+        with pytest.raises(openai.NotFoundError, match="no response"):
+            create(client, previous_response_id=unknown)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"background": True}, "background"),
+        ({"conversation": "c1"}, "conversation"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"tools": [{"type": "web_search"}]}, "tools: one of type web_search"),
+        ({"tools": [{"type": "function", "name": "a\nb", "parameters": {}, "strict": True}]}, "tools: a function"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"given_input": [{"type": "item_reference", "id": "x"}]}, "input: an item of type item_reference"),
+        ({"given_input": [{"role": "wizard", "content": "x"}]}, "input: no message has the role"),
+        (
+            {"given_input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "messages: a part of type input_image",
+        ),
+        ({"previous_response_id": "x.1", "store": False}, "previous_response_id"),
+        ({"extra_body": {"lore": {"session": "s"}}}, "lore: a response has a session of its own"),
+    ],
+)
+def test_what_is_not_offered_is_refused_by_its_name(client, given, named):
+    with pytest.raises(openai.BadRequestError) as refused:
+        create(client, **given)
+    assert refused.value.body["message"].startswith(named)
+
+
+def test_a_failure_before_the_first_event_has_its_status_and_a_later_one_is_the_last_event(client):
+    with pytest.raises(openai.RateLimitError):
+        create(client, "full", stream=True)
+    *_, last = create(client, "one break two", stream=True)
+    assert (last.type, last.response.status) == ("response.failed", "failed")
+    assert (last.response.error.code, last.response.error.type) == ("server_error", EngineFailed.code)
+    assert "the engine died" in last.response.error.message
+
+
+def test_a_misspelt_codex_is_not_found(client):
+    with pytest.raises(openai.NotFoundError) as refused:
+        create(client, model="lore/dmo")
+    assert refused.value.code == "model_not_found"
