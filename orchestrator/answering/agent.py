@@ -72,6 +72,7 @@ RESULT_TOKENS = 2_000  # of one search: a few whole functions
 CALLED_BEFORE = (
     "called before with the same arguments: the result stands above; answer from it, or ask for something else"
 )
+LAST_CALL = "\n[this was the last call of this turn: answer now, from what you have]"
 LESS = "ask again, or ask something narrower"
 CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model
 THOUGHT = ("<think>", "</think>")
@@ -128,11 +129,16 @@ class GuardedTools(WrapperToolset[TurnContext]):
             return CALLED_BEFORE
         try:
             async with asyncio.timeout(TOOL_S):
-                return cut_result(await super().call_tool(name, tool_args, ctx, tool))
+                return cut_result(await super().call_tool(name, tool_args, ctx, tool)) + _last_call(ctx)
         except TimeoutError:
             return f"failed: {name} took longer than {TOOL_S} seconds"
         except LoreError as fault:
             return f"failed: {fault.message}"
+
+
+def _last_call(ctx: RunContext[TurnContext]) -> str:
+    """Behind the result before the last request to the model: it has to say something then."""
+    return LAST_CALL if ctx.usage.requests >= MOST_REQUESTS - 1 else ""
 
 
 def _was_answered(name: str, arguments: Mapping[str, Any], messages: Sequence[ModelMessage]) -> bool:
@@ -161,7 +167,7 @@ class Answerer:
             deps_type=TurnContext,
             output_type=[str, NoneType, DeferredToolRequests],  # NoneType: an empty answer is an answer
             end_strategy="graceful",  # a call is carried out although text came before it
-            retries=2,
+            retries=MOST_REQUESTS,  # wrong calls are told to the model for as long as it may ask
             name="lorekeep",
         )
 

@@ -26,12 +26,12 @@ from orchestrator.answering.preparing import (
     PreparedQuestion,
     Preparer,
     SplitMessages,
-    job_of,
     split,
 )
 from orchestrator.answering.refusals import refusal_of
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
+from orchestrator.answering.running import job_within, within_window
 from orchestrator.answering.traces import TracedTurn, TraceKeeper
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.floors import Floors
@@ -286,8 +286,9 @@ class Answers:
         async def compose(turn: TurnContext) -> InferenceJob:
             if not turn.running:
                 return prepared.job
-            state.composed = await chat_model.composer.compose(turn, prepared.ask.think)
-            return job_of(prepared.job, state.composed)
+            write = partial(chat_model.composer.compose, think=prepared.ask.think)
+            state.composed = await within_window(turn, write, prepared.grant.window)
+            return job_within(prepared.job, state.composed, prepared.grant.window)
 
         return EngineModel(
             self.model_name,

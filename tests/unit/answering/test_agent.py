@@ -17,6 +17,7 @@ from formatters.blocks import Role
 from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnView
 from orchestrator.answering.agent import (
     CALLED_BEFORE,
+    LAST_CALL,
     MOST_CHARS,
     MOST_REQUESTS,
     AnswerParser,
@@ -150,6 +151,18 @@ async def test_a_model_that_only_calls_tools_is_stopped(bench: Benches, a_turn: 
     with pytest.raises(LoreError, match=f"asked for tools {MOST_REQUESTS} times"):
         await one.events(a_turn())
     assert len(one.engine.requests) == MOST_REQUESTS
+
+
+async def test_wrong_calls_are_told_to_the_model_for_as_long_as_it_may_ask(bench: Benches, a_turn: Turns) -> None:
+    wrong = [f'<tool_call>{{"name": "tool_{n}", "arguments": {{}}}}</tool_call>' for n in range(MOST_REQUESTS - 1)]
+    assert text_of(await bench(*wrong, "Then no.").events(a_turn())) == "Then no."
+
+
+async def test_behind_the_last_result_the_model_is_told_to_answer(bench: Benches, a_turn: Turns) -> None:
+    calls = [CALL.replace("main", f"main {n}") for n in range(MOST_REQUESTS - 1)]
+    one = bench(*calls, "It is main.")
+    assert text_of(await one.events(a_turn())) == "It is main."
+    assert [text.count(LAST_CALL) for text in one.texts] == [0] * (MOST_REQUESTS - 1) + [1]
 
 
 async def test_the_same_call_again_is_answered_by_a_reminder_and_not_carried_out(bench: Benches, a_turn: Turns) -> None:
