@@ -70,7 +70,8 @@ IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follo
 OLDEST_EACH = 4  # schemas, one is that which has waited longest: a stream of small ones holds up none for ever
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
-CORE_SECONDS = 1.0  # between looks at the cores; the kernel counts in hundredths
+CORE_SECONDS = 1.0  # between looks at the cores
+LEAST_CORE_SECONDS = 0.2  # that a look must be about: the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1
 
 log = logging.getLogger("lorekeep.engine")
@@ -95,7 +96,7 @@ def main() -> None:
 def begun(spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> "Worker | None":
     """Loads the model and reads the index of checkpoints, and reports progress meanwhile. None, with the reason sent, where
     the model cannot be loaded."""
-    progress = LoadProgress()
+    progress, cores = LoadProgress(), core_times()
     with reported(progress, wire.send):
         try:
             with watchdog.watch("the load of the model", STILL_SECONDS, progress.signs):
@@ -103,7 +104,7 @@ def begun(spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> "Worker | None"
         except (BackendError, OSError) as error:
             wire.send([LoadFailed(str(error))])
             return None
-        return Worker(backend, spec, wire, watchdog)
+        return Worker(backend, spec, wire, watchdog, cores)
 
 
 def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
@@ -145,9 +146,14 @@ def die_with_parent() -> None:
 
 
 class Worker:
-    """Threads around one loop: this one computes, the frontend reads, two embed where a model for it is configured."""
+    """Threads around one loop: this one computes, the frontend reads, two embed where a model for it is configured.
 
-    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> None:
+    `cores`: before the model was loaded.
+    """
+
+    def __init__(
+        self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: "Watchdog", cores: "CoreTimes"
+    ) -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._watchdog = watchdog
@@ -167,7 +173,7 @@ class Worker:
         self._samplers = SchemaSamplers(backend, self._inbox.put, partial(watchdog.watch, "a JSON schema"))
         self._frontend = Frontend(backend, wire, self._forward, self._samplers)
         self._thread_count = (
-            None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"))
+            None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"), cores)
         )
         self._published = 0.0
 
@@ -175,6 +181,7 @@ class Worker:
         self._wire.send([EngineReady(self._loop.backend.info)])
         threading.Thread(target=self._serve, name="frontend", daemon=True).start()
         if self._thread_count is not None:
+            self._thread_count.look()  # the first step is somebody's who waits for the model
             self._thread_count.start()
         self._publish()
         while True:
@@ -400,17 +407,24 @@ class CoreTimes:
 
 
 class ThreadCount:
-    """How many threads compute beside what else runs here; `most` on a quiet machine. `use` gets what changes.
+    """How many threads compute beside what else ran here `since` the last look; `most` on a quiet machine. `use` gets what
+    changes.
 
     llama.cpp's threads meet many times in a step and spin while they wait: one that another process keeps from its core
     holds up all of them. On two cores beside one busy process two threads took 22 to 86 ms for a token, one thread took 7.
     """
 
-    def __init__(self, most: int, use: Callable[[int], None], read: Callable[[], CoreTimes] | None = None) -> None:
+    def __init__(
+        self,
+        most: int,
+        use: Callable[[int], None],
+        since: CoreTimes,
+        read: Callable[[], CoreTimes] | None = None,
+    ) -> None:
         self._most = most
         self._use = use
         self._read = read or core_times
-        self._last = self._read()
+        self._last = since
         self._threads = most
 
     def start(self) -> None:
@@ -421,9 +435,9 @@ class ThreadCount:
             now, last = self._read(), self._last
         except OSError:
             return  # a machine without a descriptor to spare says nothing now: it is asked again
-        self._last = now
-        if now.clock <= last.clock:
+        if now.clock - last.clock < LEAST_CORE_SECONDS:
             return
+        self._last = now
         others = max(0.0, (now.busy - last.busy) - (now.own - last.own)) / (now.clock - last.clock)
         threads = threads_beside(others, len(os.sched_getaffinity(0)), self._most)
         if threads != self._threads:

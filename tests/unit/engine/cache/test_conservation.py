@@ -13,7 +13,7 @@ from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.conservation import LawBroken, broken, check, turn
 from orchestrator.engine.cache.pool import Pool
-from orchestrator.engine.child.worker import Watchdog, Worker, overrun
+from orchestrator.engine.child.worker import Watchdog, Worker, core_times, overrun
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import (
     Completion,
@@ -128,7 +128,7 @@ def test_a_broken_law_stops_a_test_at_once(machine: Machine) -> None:
 @contextmanager
 def running(wire: Wire) -> Iterator[Worker]:
     """The child's own loop and frontend, in threads of this process."""
-    worker = Worker(FakeBackend(), EngineSpec("fake", threads=1), wire, Watchdog(time.monotonic, overrun))
+    worker = Worker(FakeBackend(), EngineSpec("fake", threads=1), wire, Watchdog(time.monotonic, overrun), core_times())
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

@@ -1,15 +1,29 @@
 """Threads of a step, beside what else keeps the cores busy."""
 
 import os
+import socket
+import threading
+import time
 from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.child.worker import CoreTimes, ThreadCount, core_times, threads_beside
-from orchestrator.engine.model import default_threads
+from orchestrator.engine.child.worker import (
+    CoreTimes,
+    ThreadCount,
+    Watchdog,
+    Worker,
+    core_times,
+    overrun,
+    threads_beside,
+)
+from orchestrator.engine.fake import FakeBackend
+from orchestrator.engine.messages import Shutdown, Wire
+from orchestrator.engine.model import EngineSpec, default_threads
 
 CORES = len(os.sched_getaffinity(0))
+QUIET = CoreTimes(0.0, 0.0, 0.0)
 
 
 def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int]:
@@ -23,7 +37,8 @@ def told(busy_cores: list[float], own_cores: list[float], most: int) -> list[int
             busy, own = busy + all_of_us, own + we
             yield CoreTimes(float(second), busy, own)
 
-    count = ThreadCount(most, found.append, seconds().__next__)
+    read = seconds().__next__
+    count = ThreadCount(most, found.append, read(), read)
     for _ in busy_cores:
         count.look()
     return found
@@ -50,7 +65,7 @@ def test_nothing_is_told_while_nothing_changes() -> None:
 def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothing() -> None:
     found: list[int] = []
     reads: Iterator[CoreTimes | OSError] = iter(
-        [CoreTimes(0.0, 0.0, 0.0), OSError(23, "Too many open files in system"), CoreTimes(2.0, 2.0, 0.0)]
+        [OSError(23, "Too many open files in system"), CoreTimes(2.0, 2.0, 0.0)]
     )
 
     def read() -> CoreTimes:
@@ -58,8 +73,33 @@ def test_a_machine_that_does_not_say_for_a_moment_is_asked_again_and_ends_nothin
             raise one
         return one
 
-    count = ThreadCount(CORES, found.append, read)
+    count = ThreadCount(CORES, found.append, QUIET, read)
     count.look()
+    count.look()
+    assert found == ([CORES - 1] if CORES > 1 else [])
+
+
+def test_what_ran_while_the_model_was_loaded_counts_for_the_first_step() -> None:
+    backend, now = FakeBackend(), core_times()
+    backend.threads = CORES
+    ours, theirs = socket.socketpair()
+    busy_since = CoreTimes(now.clock - 100, now.busy - 100 * (CORES - 1), now.own)
+    watchdog = Watchdog(time.monotonic, overrun)
+    worker = Worker(backend, EngineSpec("fake"), Wire(theirs), watchdog, busy_since)
+    running = threading.Thread(target=worker.run)
+    with ours:
+        running.start()
+        Wire(ours).send([Shutdown()])
+        running.join(60)
+    assert backend.threads == 1
+
+
+def test_a_moment_too_short_for_the_kernel_s_clock_says_nothing_and_is_joined_to_the_next() -> None:
+    found: list[int] = []
+    reads = iter([CoreTimes(0.01, 0.02, 0.0), CoreTimes(0.5, 0.5, 0.0)])
+    count = ThreadCount(CORES, found.append, QUIET, reads.__next__)
+    count.look()
+    assert found == []
     count.look()
     assert found == ([CORES - 1] if CORES > 1 else [])
 

@@ -16,7 +16,7 @@ import pytest
 from support.waiting import SOON
 
 from orchestrator.engine.backend import Run, SchemaRefused
-from orchestrator.engine.child.worker import Frontend, SchemaSamplers, Watchdog, Worker, overrun
+from orchestrator.engine.child.worker import Frontend, SchemaSamplers, Watchdog, Worker, core_times, overrun
 from orchestrator.engine.fake import FakeBackend, FakeMemory, FakeSampler
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
@@ -132,7 +132,9 @@ def child(backend: FakeBackend) -> Iterator[tuple[Wire, Iterator[object]]]:
     """The child's threads in this process, and the daemon's end of its wire with all that it hears."""
     ours, theirs = socket.socketpair()
     ours.settimeout(SOON)
-    worker = Worker(backend, EngineSpec("fake", threads=1), Wire(theirs), Watchdog(time.monotonic, overrun))
+    worker = Worker(
+        backend, EngineSpec("fake", threads=1), Wire(theirs), Watchdog(time.monotonic, overrun), core_times()
+    )
     thread = threading.Thread(target=worker.run)
     thread.start()
     wire = Wire(ours)
