@@ -41,7 +41,9 @@ def covered(conditions: LoadingConditions, shape: ModelShape, plan: KvPlan, size
 
 
 sizes_of_a_codex = st.integers(500, 2_000_000).flatmap(
-    lambda full: st.builds(CoverageSizes, st.just(full), st.integers(1, full), st.integers(1, full))
+    lambda full: st.builds(
+        CoverageSizes, st.just(full), st.none() | st.integers(1, full), st.none() | st.integers(1, full)
+    )
 )
 
 
@@ -71,6 +73,18 @@ def test_a_codex_that_fits_whole_with_q8_0_alone_chooses_it_and_says_so() -> Non
     small = {"demo": CoverageSizes(5_000, 3_000, 1_000)}
     assert here(24, small).for_model(FILE, QWEN_32B).offload.plan.keys == "f16"
     assert here(24, {}).for_model(FILE, QWEN_32B).offload.plan.keys == "f16"
+
+
+def test_sizes_that_were_not_kept_have_no_say_and_those_beside_them_decide() -> None:
+    """Of `whole` its whole alone was counted, as while it fitted; of a codex that is not among them nothing is known."""
+    demo, whole = CoverageSizes(18_000, 3_000, 1_000), CoverageSizes(500_000, None, None)
+    alone = here(24, {"whole": whole}).for_model(FILE, QWEN_32B).offload
+    beside = here(24, {"demo": demo, "whole": whole}).for_model(FILE, QWEN_32B).offload
+    assert (alone.plan.keys, alone.kv_reason) == ("f16", "")
+    assert beside == here(24, {"demo": demo}).for_model(FILE, QWEN_32B).offload
+    assert beside.kv_reason.startswith("codex demo fits as full")
+    fitting = here(24, {"whole": replace(whole, full=demo.full)}).for_model(FILE, QWEN_32B).offload
+    assert fitting.kv_reason == "codex whole fits as full, with f16 as none"
 
 
 @pytest.mark.parametrize(
