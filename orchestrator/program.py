@@ -166,6 +166,29 @@ class WakeProgress:
             await self._moved.wait()
 
 
+@dataclass(frozen=True)
+class Follower:
+    """Codices, embedding model and engine as they follow the machine: implements `MachineFollower`."""
+
+    lifecycle: CodexLifecycle
+    meaning: Meaning
+    yielding: Yielding
+
+    async def changed(self) -> float | None:
+        return await self.lifecycle.reconsider()
+
+    def rest(self, why: str) -> None:
+        self.meaning.rest(why)
+
+    def save_power(self, why: str) -> None:
+        """What nobody waits for is put off until there is no reason any more."""
+        self.lifecycle.save_power(on=bool(why))
+        self.meaning.pause(why)
+
+    def scarce(self, why: str, *, calm: bool) -> None:
+        self.yielding.memory_read(why, calm)
+
+
 @dataclass
 class Program:
     """One model with all that was loaded: implements `service.Service`, starts and stops.
@@ -212,9 +235,7 @@ class Program:
 
     async def start(self) -> None:
         """Returns when questions can be taken; the model goes on loading."""
-        await self.machine.start(
-            self.lifecycle.reconsider, self.meaning.rest, self._save_power, self.yielding.memory_read
-        )
+        await self.machine.start(Follower(self.lifecycle, self.meaning, self.yielding))
         self.yielding.begin()
         self.yielding.start()
         codices = await asyncio.to_thread(self.library.catalog.codices)
@@ -275,11 +296,6 @@ class Program:
         await self.machine.loaded(info, await self.meter.limit())
         self.model_ready.succeed(self.make_chat_model())
         await self.lifecycle.wake(self.waking.at)
-
-    def _save_power(self, why: str) -> None:
-        """With a reason, what nobody waits for is put off until there is none."""
-        self.lifecycle.save_power(on=bool(why))
-        self.meaning.pause(why)
 
     async def _import_early(self) -> None:
         """Beside the loading of the model."""

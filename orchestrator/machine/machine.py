@@ -7,8 +7,8 @@ name one: a card that nothing runs on says nothing about what fits.
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from governor.budget import Demand, MemoryBudget, Ours, Outlook, why_scarce
 from governor.embedding import EmbeddingCost, why_away
@@ -31,8 +31,24 @@ from orchestrator.prompt.situation import Levels
 log = logging.getLogger("lorekeep.governor")
 
 AGAIN_SECONDS = 2.0  # after a fault
-Changed = Callable[[], Awaitable[float | None]]
-Scarce = Callable[[str, bool], None]
+
+
+class MachineFollower(Protocol):
+    """Who acts on what the machine reads. Called from one task, one call at a time."""
+
+    async def changed(self) -> float | None:
+        """After each outlook that differs, and again when as many seconds have passed as it returned. Not while the engine
+        is away: what is free then says nothing of what fits when it is back. What it raises is logged, and it is called
+        again."""
+
+    def rest(self, why: str) -> None:
+        """The embedding model leaves the memory for this reason; with "" it may come back."""
+
+    def save_power(self, why: str) -> None:
+        """Power is saved for this reason; with "" it is not any more."""
+
+    def scarce(self, why: str, *, calm: bool) -> None:
+        """Why the memory is critical by others' growth, "" where it is not; and whether the level is below high."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +81,13 @@ class Machine:
 
     # -- life
 
-    async def start(
-        self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None], scarce: Scarce
-    ) -> None:
-        """Reads the sensors once, then keeps reading them.
-
-        `changed` is called, one call at a time, after each outlook that differs, and again when as many seconds have passed
-        as it returned; not while the engine is away, because what is free then says nothing of what fits when it is back.
-        `rest` gets the reason why the embedding model has to leave the memory, '' when it may come back; `save` the reason
-        why power is saved, '' when it is not any more; `scarce` why the memory is critical by others' growth, '' where it
-        is not, and whether the level is calm.
-        """
+    async def start(self, follower: MachineFollower) -> None:
+        """Reads the sensors once, then keeps reading them."""
         self._report()
         await self._sampler.sample()
         self._tasks = [
             asyncio.create_task(self._sampler.run(), name="sensors"),
-            asyncio.create_task(self._watch(changed, rest, save, scarce), name="levels and grants"),
+            asyncio.create_task(self._watch(follower), name="levels and grants"),
             asyncio.create_task(self._follow_engine(), name="what the engine holds"),
         ]
 
@@ -227,20 +234,18 @@ class Machine:
             return None
         return self._info.gpu_layers if self._info.device != "CPU" else len(self._costs.shape.layers) + 1
 
-    async def _watch(
-        self, changed: Changed, rest: Callable[[str], None], save: Callable[[str], None], scarce: Scarce
-    ) -> None:
+    async def _watch(self, follower: MachineFollower) -> None:
         seen, again = self.outlook.number, None
         while True:
             seen = await self._next(seen, again)
-            enough = self._make_room(rest)
-            self._save_power(save)
+            enough = self._make_room(follower)
+            self._save_power(follower)
             self._grant()
             if enough:
-                scarce(self._why_scarce(), self.outlook.level.rank < Level.HIGH.rank)
-            again = AGAIN_SECONDS if self._is_away else await _called(changed)
+                follower.scarce(self._why_scarce(), calm=self.outlook.level.rank < Level.HIGH.rank)
+            again = AGAIN_SECONDS if self._is_away else await _called(follower)
 
-    def _make_room(self, rest: Callable[[str], None]) -> bool:
+    def _make_room(self, follower: MachineFollower) -> bool:
         """The embedding model leaves before anything that somebody waits for has to, and comes back when it may. False
         where it has: the next outlook says whether that is enough."""
         if self._costs.embedding is None:
@@ -249,7 +254,7 @@ class Machine:
         if bool(why) == bool(self._client.embedding.resting):
             return True
         log.info("%s", why or "the embedding model may be loaded again")
-        rest(why)
+        follower.rest(why)
         self._report(self._client.snapshot)
         return not why
 
@@ -261,12 +266,12 @@ class Machine:
         self._others = budget.others if self._others is None else min(self._others, budget.others)
         return why_scarce(self.outlook, self._others, self._settings.pressure)
 
-    def _save_power(self, save: Callable[[str], None]) -> None:
+    def _save_power(self, follower: MachineFollower) -> None:
         why = self.outlook.power.why_saving
         if why != self._saving:
             log.info("%s", f"power is saved: {why}" if why else "power is not saved any more")
             self._saving = why
-            save(why)
+            follower.save_power(why)
 
     async def _next(self, seen: int, again: float | None) -> int:
         """The number of the next outlook; the last one's when `again` seconds pass before it."""
@@ -282,10 +287,10 @@ class Machine:
             self._client.grant(replace(self.grant, window=self.longest))
 
 
-async def _called(changed: Changed) -> float | None:
+async def _called(follower: MachineFollower) -> float | None:
     """Seconds until it wants to be called again. A fault must not end the watch: nobody would hear of memory any more."""
     try:
-        return await changed()
+        return await follower.changed()
     except (EngineUnavailable, LoreError) as fault:
         log.warning("codices do not follow the machine now: %s", fault)
     except Exception:  # a damaged catalog, a full disk, or a fault of ours

@@ -60,22 +60,22 @@ class Watched:
         self.client.embedding.rest(why)
         self.moved.tell()
 
-    def save(self, why):
+    def save_power(self, why):
         self.saved.append(why)
         self.moved.tell()
 
-    def scarce(self, why, calm):
+    def scarce(self, why, *, calm):
         self.scarcities.append((why, calm))
         self.moved.tell()
 
-    async def follow(self):
+    async def changed(self):
         self.followed += 1
         self.moved.tell()
         if self.fault:
             raise self.fault
 
     async def __aenter__(self):
-        await self.machine.start(self.follow, self.rest, self.save, self.scarce)
+        await self.machine.start(self)
         return self
 
     async def __aexit__(self, *_):
