@@ -22,7 +22,7 @@ from codex.outline.facts import facts, to_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "symbols"
-PINNED = ("jedi==0.20.1", "requests==2.34.2", "flask==3.1.3", "click==8.5.0")
+PINNED = ("jedi==0.20.1", "requests==2.34.2", "flask==3.1.3", "click==8.5.1")
 PACKAGES = ("requests", "flask", "click")
 QUESTIONS: tuple[What, ...] = ("definition", "callers", "callees", "implementors", "members")
 GOALS = {"definition": 0.95, "members": 0.95, "outline": 0.95, "callers": 0.85, "implementors": 0.85}

@@ -204,6 +204,22 @@ class StateView(Artifacts):
         return type(self)(turns=(*self.turns, asked, *after), gone=self.gone, gists=self.gists)
 
 
+class StrategyView(ContextView):
+    """How this turn gets at what its prompt does not hold, in tokens; a tool may tell it, and no formatter writes it.
+
+    `used`: of prompt and promised answer, before any tool was called.
+    """
+
+    name: Line
+    reason: str
+    confidence: float = 1.0
+    content: int = 0
+    window: int = 0
+    used: int = 0
+    retrieval_budget: int = 0
+    steps: tuple[str, ...] = ()
+
+
 class TurnContext(ContextView):
     """All inputs of one answer. `running`: the messages of this turn since the query, tool calls and results; `private`:
     nothing of it may be kept."""
@@ -217,6 +233,7 @@ class TurnContext(ContextView):
     query: str
     running: tuple[TurnView, ...] = ()
     private: bool = False
+    strategy: StrategyView | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,10 @@ class Answers:
     ) -> AsyncIterator[AskEvent]:
         ids: dict[str, bytes] = {}
         model = self._model(prepared, ids, state)
+        used = prepared.composed.assembled.tokens + prepared.promised
+        deps = prepared.turn.model_copy(update={"strategy": report.strategy_view(prepared.decision, used)})
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
-            async with aclosing(self.answerer().answer(prepared.turn, model)) as events:  # type: ignore[type-var]
+            async with aclosing(self.answerer().answer(deps, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
                     events, deadline, lambda: state.first_token > 0, lambda: self.client.reason
                 ):

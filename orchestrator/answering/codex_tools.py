@@ -2,6 +2,7 @@
 
     read_file   lines of a file, numbered
     symbol      where a name is defined, what calls it, what it calls, what implements it, its members; a file's outline
+    context_strategy   how the turn gets at what its prompt does not hold, and how much room is left
 
 What a tool gives is the codex as questions meet it: its current generation with the log of changes. A name that is no file
 of it is refused, whatever lies on the disk: a secret file was never taken in, and a path outside is no file of a codex.
@@ -17,14 +18,19 @@ from pydantic_ai import RunContext
 
 from codex.documents import lines
 from codex.graph.symbol_index import FoundSymbol, SymbolAnswer, What
-from formatters.context import TurnContext
+from formatters.context import StrategyView, TurnContext
 from formatters.writers import passage
 from orchestrator.answering.agent import MOST_CHARS
+from orchestrator.answering.report import strategy_view
 from orchestrator.errors import NotFound, instead
+from orchestrator.prompt.coverage import Coverage
+from orchestrator.prompt.strategy import consulted
 
 NO_CODEX = "refused: no codex was chosen for this conversation"
 MOST_LINES = 200  # of one call where no end is named: three screens
 ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of them
+CHARS_PER_TOKEN = 4  # of text that nobody has counted
+UNKNOWN_SIZE = 64_000  # tokens of content of which nothing is said
 COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
 Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
@@ -44,7 +50,7 @@ class CodexTools:
 
     @property
     def functions(self) -> tuple[Any, ...]:
-        return self.read_file, self.symbol
+        return self.read_file, self.symbol, self.context_strategy
 
     async def read_file(self, ctx: Context, path: str, start: int = 1, end: int = 0) -> str:
         """Read lines of a file of the codebase. Each line begins with its number.
@@ -71,12 +77,51 @@ class CodexTools:
             return NO_CODEX
         return told(await asyncio.to_thread(self.symbols_of, turn.codex.name, what, name), what, name)
 
+    async def context_strategy(self, ctx: Context, query: str = "", char_count: int = 0) -> str:
+        """Ask how this turn gets at the codebase, why, and how many tokens of the window are left; or, with a size, whether
+        a text of it should be read whole or searched.
+
+        Args:
+            query: what is to be answered; left out: the question of this turn.
+            char_count: characters of the text; 0: this turn's own strategy.
+        """
+        turn = ctx.deps
+        if turn.strategy is None:
+            return "nothing is known of the strategy of this turn"
+        if char_count <= 0 and not query:
+            return strategy_told(turn.strategy)
+        return strategy_told(of_a_text(turn, turn.strategy, query or turn.query, char_count))
+
     def _read(self, codex: str, path: str, start: int, end: int) -> str:
         name = path.strip().removeprefix("./")
         text = self.text_of(codex, name)
         if text is None:
             raise no_file(path, self.paths_of(codex))
         return numbered(name, lines(text), start, end)
+
+
+def of_a_text(turn: TurnContext, now: StrategyView, query: str, char_count: int) -> StrategyView:
+    """For a text of this size beside what the prompt has already."""
+    content = char_count // CHARS_PER_TOKEN if char_count > 0 else UNKNOWN_SIZE
+    tools = frozenset(turn.environment.available_tools or ())
+    decision = consulted(query, content, now.window, now.used, tools)
+    fits = (
+        "fits whole: read it" if decision.coverage is Coverage.FULL else "does not fit: search it, or read parts of it"
+    )
+    reason = f"a text of {content:,} tokens {fits}; task {decision.asked.task}"
+    return strategy_view(decision, now.used).model_copy(update={"reason": reason, "steps": ()})
+
+
+def strategy_told(one: StrategyView) -> str:
+    """The decision, the room, and what to do, a line each."""
+    share = f" ({100 * one.used // one.window}%)" if one.window else ""
+    lines_of = (
+        f"{one.name} (confidence {one.confidence:.2f}): {one.reason}",
+        f"content: {one.content:,} tokens; window: {one.window:,}, used {one.used:,}{share}, "
+        f"left {max(0, one.window - one.used):,}; for retrieval: {one.retrieval_budget:,}",
+        *one.steps,
+    )
+    return "\n".join(lines_of)
 
 
 def no_file(path: str, known: Collection[str]) -> NotFound:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from formatters.context import StrategyView
 from governor.budget import MemoryBudget
 from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
@@ -81,6 +82,20 @@ def strategy_state(decision: Decision, used: int) -> StrategyState:
         window=asked.window,
         available_tokens=asked.window - used,
         used_tokens=used,
+    )
+
+
+def strategy_view(decision: Decision, used: int) -> StrategyView:
+    """The same for a tool of the turn."""
+    return StrategyView(
+        name=decision.strategy.value,
+        reason=decision.reason,
+        confidence=decision.confidence,
+        content=decision.content_tokens,
+        window=decision.asked.window,
+        used=used,
+        retrieval_budget=decision.retrieval_budget,
+        steps=decision.steps,
     )
 
 

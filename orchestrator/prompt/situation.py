@@ -23,7 +23,9 @@ SCOPES_OF_MEMORY = {
     "fact_feedback": ("memory:read", "memory:write"),
 }
 """What tools need beside their own scope, as the routes do that give the same."""
-OUR_TOOLS = frozenset({"search_archive", "read_file", "symbol", "session_search", *SCOPES_OF_MEMORY})
+OUR_TOOLS = frozenset(
+    {"search_archive", "read_file", "symbol", "context_strategy", "session_search", *SCOPES_OF_MEMORY}
+)
 """No package may bring a tool of these names."""
 
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from governor.settings import size
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import (
+    DEFAULT_COVERAGE,
     EVIDENCE,
     Coverage,
     CoverageDecision,
@@ -31,7 +32,7 @@ from orchestrator.prompt.coverage import (
     decide_coverage,
     share,
 )
-from orchestrator.prompt.phrases import NO_MORE, MorePhrases, Task
+from orchestrator.prompt.phrases import NO_MORE, MorePhrases, Task, classify
 
 SEARCH_TOOL = "search_archive"
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
@@ -150,6 +151,25 @@ def decide(
     if forced is None:
         return _decision(_row_of(floor, asked.task, settings), floor, asked, settings)
     return _as_forced(strategy_named(forced), floor, asked, settings, sizes, room)
+
+
+def consulted(
+    query: str,
+    content: int,
+    window: int,
+    used: int,
+    tools: Set[str] = frozenset(),
+    settings: StrategyParameters = DEFAULT_STRATEGY,
+) -> Decision:
+    """Whether so many tokens of any content should be put into a prompt whole, for this question, or searched: the table
+    above, as if the content were a codex. Whole, where it fits what the window has left, kept short as a floor is."""
+    task, because = classify(query, "", settings.phrases)
+    left = max(0, window - used)
+    most = min(share(window, DEFAULT_COVERAGE.window_share), left - share(window, DEFAULT_COVERAGE.overhead_share))
+    whole = content <= most
+    floor = FloorCoverage(Coverage.FULL if whole else Coverage.NONE, content, content if whole else 0)
+    figures = QuestionFigures(task, window, min(window, used + floor.tokens), because, tools)
+    return decide(floor, figures, settings)
 
 
 def strategy_named(name: str) -> Strategy:

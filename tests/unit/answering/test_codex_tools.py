@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from codex.documents import document_from
 from codex.graph.symbol_index import SymbolIndex, packed_file
 from codex.outline.facts import facts, to_bytes
-from formatters.context import CodexView, IdentityView, SigilView, TurnContext
+from formatters.context import CodexView, IdentityView, SigilView, StrategyView, TurnContext
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.codex_tools import MOST_LINES, NO_CODEX, CodexTools, numbered
 from orchestrator.errors import NotFound
@@ -101,6 +101,42 @@ async def test_what_is_not_found_says_so_with_what_is_like_it() -> None:
     assert await look.symbol(asking(), "run", "callers") == (
         "nothing of this codex is found as callers of\nb.py:4 function def run(shop: Shop)"
     )
+
+
+FULL = StrategyView(
+    name="CAG",
+    reason="CAG, because all 900 tokens of the codex are in the prefix",
+    confidence=0.95,
+    content=900,
+    window=8_000,
+    used=2_000,
+    steps=("answer from the codex in the prefix",),
+)
+
+
+def planned(strategy: StrategyView | None = FULL) -> Any:
+    one = asking()
+    return SimpleNamespace(deps=one.deps.model_copy(update={"strategy": strategy}))
+
+
+async def test_the_strategy_of_the_turn_is_told_with_its_reason_and_the_room() -> None:
+    assert (await tools().context_strategy(planned())).splitlines() == [
+        "CAG (confidence 0.95): CAG, because all 900 tokens of the codex are in the prefix",
+        "content: 900 tokens; window: 8,000, used 2,000 (25%), left 6,000; for retrieval: 0",
+        "answer from the codex in the prefix",
+    ]
+    assert await tools().context_strategy(planned(None)) == "nothing is known of the strategy of this turn"
+
+
+async def test_a_text_is_to_be_read_whole_where_it_fits_what_is_left_and_searched_where_not() -> None:
+    small, large = [await tools().context_strategy(planned(), "", size) for size in (8_000, 80_000)]
+    assert small.startswith("CAG (confidence 0.95): a text of 2,000 tokens fits whole: read it; task unknown\n")
+    assert large.startswith(
+        "RAG (confidence 0.80): a text of 20,000 tokens does not fit: search it, or read parts of it"
+    )
+    asked = await tools().context_strategy(planned(), "explain how it works")
+    assert "a text of 64,000 tokens does not fit: search it, or read parts of it; task hybrid" in asked
+    assert "left 6,000; for retrieval: 4,200" in large
 
 
 async def test_more_symbols_than_a_tool_may_give_are_counted() -> None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
@@ -13,6 +15,7 @@ from orchestrator.prompt.strategy import (
     QuestionFigures,
     Retrieval,
     Strategy,
+    consulted,
     decide,
     strategy_named,
 )
@@ -313,3 +316,12 @@ def test_a_users_phrases_are_whole_words_of_their_list() -> None:
     assert classify("a stack  trace", more=mine) == (Task.RAG_CRITICAL, "stack  trace")
     assert classify("is it c++?", more=mine) == (Task.HYBRID, "c++")
     assert classify("panicking", more=mine) == classify("panic") == (Task.UNKNOWN, "")
+
+
+@given(st.integers(1, 300_000), st.integers(0, 200_000), st.integers(0, 300_000))
+def test_a_text_is_read_whole_only_where_it_fits_beside_an_answer(content: int, window: int, used: int) -> None:
+    found, roomier = (consulted("What is it?", content, size, used) for size in (window, 2 * window))
+    if found.coverage is Coverage.FULL:
+        assert content + window // 4 <= window - used
+        assert roomier.coverage is Coverage.FULL
+    assert found.retrieval_budget <= max(0, window - used)
