@@ -16,7 +16,7 @@ from orchestrator.api.chat import ASKING, ask_of, ignored, logprobs_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
 from orchestrator.api.names import ModelNotFound, is_missing, named_model
 from orchestrator.engine.messages import Chosen
-from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
 from orchestrator.wire.answers import Waiting, WaitingComment
 from orchestrator.wire.names import ANY_CODEX
@@ -63,7 +63,13 @@ NOT_KEPT = "this response is not stored: its input holds a whole conversation, s
 EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
 
 
-@route("POST", "/v1/responses", "query", events=EVENTS, faults=(*ASKING, "conflict"))
+class PreviousResponseNotFound(LoreError):
+    """By OpenAI's code and status clients know to send the whole conversation."""
+
+    code = "previous_response_not_found"
+
+
+@route("POST", "/v1/responses", "query", events=EVENTS, faults=(*ASKING, "previous_response_not_found"))
 async def respond(call: ApiCall, body: ResponseBody) -> ResponseReply | EventStream:
     """OpenAI's responses, streaming and not: the question that chat completions ask, and sessions for what is stored."""
     refuse_unsupported_fields(body)
@@ -89,12 +95,13 @@ class ResponsePlace(NamedTuple):
 
 
 async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
-    """Raises NotFound for a response that is not kept, Conflict for one that its session has gone on from."""
+    """Raises PreviousResponseNotFound for a response that is not kept, or that its session has gone on from."""
     if body.previous_response_id is None:
         session = f"resp_{secrets.token_hex(12)}"
         return ResponsePlace(f"{session}.1", session) if body.store and is_one(body) else ResponsePlace(session, None)
     session, _, number = body.previous_response_id.rpartition(".")
-    missing = NotFound(f"previous_response_id: no response {body.previous_response_id}", "send the whole conversation")
+    what = f"previous_response_id: no response {body.previous_response_id}"
+    missing = PreviousResponseNotFound(what, "send the whole conversation")
     if not session or not number.isdecimal() or len(number) > LONGEST_NUMBER:
         raise missing
     try:
@@ -104,7 +111,7 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
     asked = sum(turn.role == "user" for turn in turns)
     if asked != int(number):
         last = f"go on from {session}.{asked}, or send the whole conversation"
-        raise Conflict(f"previous_response_id: its session has {asked} answers by now", last)
+        raise PreviousResponseNotFound(f"previous_response_id: its session has {asked} answers by now", last)
     return ResponsePlace(f"{session}.{asked + 1}", session)
 
 

@@ -33,6 +33,9 @@ CODES: Mapping[str, FaultCode] = {
     "not_permitted": FaultCode(403, NOT_PERMITTED, "the sigil of who asks does not permit this"),
     "not_found": FaultCode(404, NOT_FOUND, "nothing of that name; the hint names what there is"),
     "model_not_found": FaultCode(404, NOT_FOUND, "the same of a model id"),
+    "previous_response_not_found": FaultCode(
+        400, NOT_FOUND, "no response of that id goes on; the client sends the whole conversation"
+    ),
     "conflict": FaultCode(409, FAILED, "it is under way already, or the name is taken"),
     "codex_dropped": FaultCode(
         409, NOT_FOUND, "its codex was dropped while the answer ran; asked again it is not found"

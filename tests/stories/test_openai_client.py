@@ -90,7 +90,7 @@ def test_a_response_goes_on_where_the_one_before_ended(client, house):
     )
     assert "6677881" in asked.output_text
     assert reply(house, f"/v1/sessions/{asked.lore['session']}")["session"]["turns"][0]["text"].endswith("6677881.")
-    with pytest.raises(openai.ConflictError):
+    with pytest.raises(openai.BadRequestError, match="its session has 2 answers"):
         client.responses.create(model="lore/vaults", input="again?", previous_response_id=told.id)
 
 

@@ -168,8 +168,9 @@ def test_a_response_goes_on_in_the_session_of_the_one_before(client, lorekeep):
 def test_a_response_that_its_session_has_gone_on_from_is_refused_with_the_last_one(client):
     first = create(client, "one")
     second = create(client, "two", previous_response_id=first.id)
-    with pytest.raises(openai.ConflictError) as refused:
+    with pytest.raises(openai.BadRequestError) as refused:
         create(client, "three", previous_response_id=first.id)
+    assert refused.value.code == "previous_response_not_found"
     assert second.id in refused.value.body["hint"]
 
 
@@ -177,8 +178,9 @@ def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lo
     response = create(client, store=False)
     assert lorekeep.service.asked[0].session is None
     for unknown in (response.id, "resp_none.1", ".1", "resp_x.²", f"resp_x.{'1' * 5000}"):
-        with pytest.raises(openai.NotFoundError, match="no response"):
+        with pytest.raises(openai.BadRequestError, match="no response") as refused:
             create(client, previous_response_id=unknown)
+        assert refused.value.code == "previous_response_not_found"
 
 
 @pytest.mark.parametrize(
