@@ -15,9 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
 
 from formatters.blocks import ORDER, Block, BlockKind, BrokenPlugin, InvalidPrompt, Item, Prompt, Role, turns_of
 from formatters.context import ArtifactInjector, PromptTemplate, StateView, TurnContext, Turning
+from formatters.foreign import ForeignCalls
 from formatters.plugins import HIDDEN_STATES, INACTIVE, PROPOSED, RETIRED, ContextNode, MemoryKind, ModelTool
 from formatters.writers import Memo, Writer, writers
 
@@ -32,28 +34,16 @@ NODED = tuple(kind.capitalize() for kind in (*TEMPLATED, BlockKind.STATE))
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
-@dataclass(frozen=True)
-class Registered:
-    """An injector and its distribution."""
-
-    injector: ArtifactInjector
-    distribution: str
+Part = TypeVar("Part", ArtifactInjector, PromptTemplate, ModelTool)
 
 
 @dataclass(frozen=True)
-class RegisteredTemplate:
-    """A prompt template and its distribution."""
+class Registered(Generic[Part]):
+    """A part of a plug-in and its distribution. `call` calls it."""
 
-    template: PromptTemplate
+    part: Part
     distribution: str
-
-
-@dataclass(frozen=True)
-class RegisteredTool:
-    """A tool and its distribution."""
-
-    tool: ModelTool
-    distribution: str
+    call: ForeignCalls = field(default_factory=ForeignCalls, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,12 +52,12 @@ class Registry:
     tools; the templates that write a block; and the plug-ins that could not be registered."""
 
     writers: Mapping[BlockKind, Writer]
-    injectors: Mapping[str, Registered] = field(default_factory=dict)
-    templates: Mapping[str, RegisteredTemplate] = field(default_factory=dict)
-    writing: Mapping[BlockKind, RegisteredTemplate] = field(default_factory=dict)
+    injectors: Mapping[str, Registered[ArtifactInjector]] = field(default_factory=dict)
+    templates: Mapping[str, Registered[PromptTemplate]] = field(default_factory=dict)
+    writing: Mapping[BlockKind, Registered[PromptTemplate]] = field(default_factory=dict)
     nodes: Mapping[str, ContextNode] = field(default_factory=dict)
     kinds: Mapping[str, MemoryKind] = field(default_factory=dict)
-    tools: Mapping[str, RegisteredTool] = field(default_factory=dict)
+    tools: Mapping[str, Registered[ModelTool]] = field(default_factory=dict)
     failures: tuple[BrokenPlugin, ...] = ()
     _blocks: Mapping[BlockKind, Memo[tuple[Item, ...], Block]] = field(
         default_factory=lambda: {kind: Memo(partial(Block, kind)) for kind in ORDER}, repr=False, compare=False
@@ -94,7 +84,7 @@ def discover(entries: Iterable[EntryPoint] | None = None, reserved: Collection[s
     for entry in sorted(_installed() if entries is None else entries, key=_by_distribution):
         try:
             registry = _with(registry, entry, reserved)
-        except Exception as fault:  # noqa: BLE001 - importing a plug-in runs foreign code, which may raise anything
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - an import runs foreign code, which may raise anything
             registry = _failed(registry, _broken(_distribution(entry), entry.name, fault))
     return registry
 
@@ -117,10 +107,10 @@ def _with_template(registry: Registry, name: str) -> Registry:
     one = registry.templates.get(name)
     if one is None:
         return _failed(registry, _absent("template", name, registry.templates))
-    if holder := registry.writing.get(one.template.block):
-        why = f"{holder.template.name} writes {one.template.block} already; take one of both"
+    if holder := registry.writing.get(one.part.block):
+        why = f"{holder.part.name} writes {one.part.block} already; take one of both"
         return _failed(registry, BrokenPlugin(SETTINGS, name, why))
-    return replace(registry, writing={**registry.writing, one.template.block: one})
+    return replace(registry, writing={**registry.writing, one.part.block: one})
 
 
 def register(registry: Registry, formatter: object, distribution: str) -> Registry:
@@ -130,8 +120,7 @@ def register(registry: Registry, formatter: object, distribution: str) -> Regist
     taken |= {name: one.distribution for name, one in registry.templates.items()}
     _refuse_taken(checked.name, dict.fromkeys(ORDER, OURS) | taken, distribution)
     if isinstance(checked, PromptTemplate):
-        made = RegisteredTemplate(checked, distribution)
-        return replace(registry, templates={**registry.templates, checked.name: made})
+        return replace(registry, templates={**registry.templates, checked.name: Registered(checked, distribution)})
     return replace(registry, injectors={**registry.injectors, checked.name: Registered(checked, distribution)})
 
 
@@ -178,8 +167,7 @@ def add_tool(registry: Registry, tool: object, distribution: str, reserved: Coll
         raise BrokenPlugin(
             distribution, tool.name, 'its parameters must be the JSON schema of an object: {"type": "object", …}'
         )
-    made = RegisteredTool(tool, distribution)
-    return replace(registry, tools={**registry.tools, tool.name: made})
+    return replace(registry, tools={**registry.tools, tool.name: Registered(tool, distribution)})
 
 
 def _fault_of(kind: MemoryKind) -> str:
@@ -215,23 +203,27 @@ def _write_block(turn: TurnContext, registry: Registry, kind: BlockKind, failure
     block = _written(turn, registry, kind, failures)
     is_left_out = left_out(turn.state, kind)
     for name, one in registry.injectors.items():
-        if one.injector.block is kind:
+        if one.part.block is kind:
             try:
-                block = _joined(block, one.injector.inject(Turning(turn)), name, is_left_out)
+                block = _joined(block, _injected(one, turn), name, is_left_out)
             except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
                 failures.append(_broken(one.distribution, name, fault))
     return block
+
+
+def _injected(one: Registered[ArtifactInjector], turn: TurnContext) -> tuple[Item, ...]:
+    items: tuple[Item, ...] = one.call(lambda: tuple(one.part.inject(Turning(turn))))
+    return items
 
 
 def _written(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenPlugin]) -> Block:
     one = registry.writing.get(kind)
     if one is not None:
         try:
-            return Block(
-                kind, tuple(_of_template(item, one.template.name) for item in one.template.write(Turning(turn)))
-            )
+            items = one.call(lambda: tuple(one.part.write(Turning(turn))))
+            return Block(kind, tuple(_of_template(item, one.part.name) for item in items))
         except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
-            failures.append(_broken(one.distribution, one.template.name, fault))
+            failures.append(_broken(one.distribution, one.part.name, fault))
     return registry.written(kind, turn)
 
 
@@ -336,7 +328,7 @@ def _failed(registry: Registry, failure: BrokenPlugin) -> Registry:
     return replace(registry, failures=(*registry.failures, failure))
 
 
-def _broken(distribution: str, name: str, fault: Exception) -> BrokenPlugin:
+def _broken(distribution: str, name: str, fault: Exception | SystemExit) -> BrokenPlugin:
     if isinstance(fault, BrokenPlugin):
         return fault
     return BrokenPlugin(distribution, name, f"{type(fault).__name__}: {fault}")

@@ -15,7 +15,9 @@ from pydantic_ai.tools import Tool
 
 from formatters.blocks import BrokenPlugin
 from formatters.context import TurnContext, Turning
-from formatters.registry import RegisteredTool
+from formatters.foreign import attempted
+from formatters.plugins import ModelTool
+from formatters.registry import Registered
 from orchestrator.errors import LoreError
 
 MOST_AT_ONCE = 4  # calls, those among them that nobody waits for any more
@@ -25,7 +27,7 @@ THREAD = "tool of a package"
 class PackageTools:
     """`on_failure` is told of each tool that fails. One event loop makes all calls."""
 
-    def __init__(self, tools: Iterable[RegisteredTool], on_failure: Callable[[BrokenPlugin], None]) -> None:
+    def __init__(self, tools: Iterable[Registered[ModelTool]], on_failure: Callable[[BrokenPlugin], None]) -> None:
         self._tools = tuple(tools)
         self._on_failure = on_failure
         self._running = 0
@@ -34,25 +36,25 @@ class PackageTools:
     def functions(self) -> tuple[Tool[TurnContext], ...]:
         return tuple(map(self._function, self._tools))
 
-    def _function(self, one: RegisteredTool) -> Tool[TurnContext]:
+    def _function(self, one: Registered[ModelTool]) -> Tool[TurnContext]:
         async def call(ctx: RunContext[TurnContext], **arguments: Any) -> str:
             return await self._called(one, ctx.deps, arguments)
 
-        tool = one.tool
+        tool = one.part
         return Tool.from_schema(call, tool.name, tool.description, dict(tool.parameters), takes_ctx=True)
 
-    async def _called(self, one: RegisteredTool, turn: TurnContext, arguments: Mapping[str, Any]) -> str:
+    async def _called(self, one: Registered[ModelTool], turn: TurnContext, arguments: Mapping[str, Any]) -> str:
         """Raises LoreError."""
         try:
-            result = await self._in_a_thread(lambda: one.tool.run(Turning(turn), arguments))
+            result = await self._in_a_thread(lambda: one.part.run(Turning(turn), arguments))
             if not isinstance(result, str):
                 raise TypeError(f"it gave {type(result).__name__} and no text")
         except LoreError:
             raise
         except Exception as fault:  # a plug-in is foreign code and may raise anything
             why = f"{type(fault).__name__}: {fault}"
-            self._on_failure(BrokenPlugin(one.distribution, one.tool.name, why))
-            raise LoreError(f"{one.tool.name}: {why}", "go on without it") from fault
+            self._on_failure(BrokenPlugin(one.distribution, one.part.name, why))
+            raise LoreError(f"{one.part.name}: {why}", "go on without it") from fault
         return result
 
     async def _in_a_thread(self, work: Callable[[], Any]) -> Any:
@@ -62,17 +64,13 @@ class PackageTools:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Any] = loop.create_future()
 
-        def ended(result: Any, fault: BaseException | None) -> None:
+        def ended(result: Any, fault: Exception | None) -> None:
             self._running -= 1
             if not outcome.done():  # nobody waits for it any more
                 outcome.set_exception(fault) if fault is not None else outcome.set_result(result)
 
         def run() -> None:
-            result, fault = None, None
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - handed on
-                fault = error
+            result, fault = attempted(work)
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(ended, result, fault)
 

@@ -88,7 +88,7 @@ def test_an_installed_injector_takes_part_and_is_named(installed: None) -> None:
 
 
 def test_the_samples_tool_answers_about_the_branch_of_the_turn(installed: None) -> None:
-    run = discover().tools["rule_of_branch"].tool.run
+    run = discover().tools["rule_of_branch"].part.run
     assert run(Turning(RICH), {}) == "Nothing is pushed to main without a review."
     assert run(Turning(RICH), {"branch": "release"}) == "Only fixes on this branch."
 
@@ -100,7 +100,7 @@ def test_an_entry_that_leads_nowhere_is_reported_and_the_others_work(installed: 
 
 
 def test_the_samples_formatter_keeps_the_laws(installed: None) -> None:
-    check_formatter(discover().injectors["house-rules"].injector)
+    check_formatter(discover().injectors["house-rules"].part)
 
 
 def test_without_the_package_nothing_of_it_is_there() -> None:
@@ -254,6 +254,11 @@ def test_memories_of_a_kind_whose_package_is_gone_stay_and_are_not_looked_up(
 GRUMPY = """
 from formatters import BlockKind, ContextNode
 
+class Ends:
+    name, block = "ends", BlockKind.KARMA
+    def inject(self, ctx):
+        raise SystemExit(3)
+
 class Raises:
     name, block = "raises", BlockKind.ENVIRONMENT
     def inject(self, ctx):
@@ -264,6 +269,7 @@ facts = ContextNode("facts", "Karma", 10, "mine")
 ENTRIES = """
 [lorekeep.formatters]
 raises = grumpy:Raises
+ends = grumpy:Ends
 misspelt = grumpy:Rises
 gone = no_such_module:Thing
 wrong = json:dumps
@@ -289,6 +295,7 @@ def test_plug_ins_that_are_broken_in_every_way_stop_no_answer_and_are_all_told(
         checks = " ".join(one["detail"] for one in json.loads(doctor.stdout)["checks"] if one["name"] == "plug-ins")
         reasons = (
             "'raises' of grumpy: RuntimeError: out of sorts (while a prompt was written, which lacks it)",
+            "'ends' of grumpy: RuntimeError: it raised SystemExit",
             "'misspelt' of grumpy: AttributeError",
             "'gone' of grumpy: ModuleNotFoundError",
             "'wrong' of grumpy: TypeError",

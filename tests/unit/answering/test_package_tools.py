@@ -10,7 +10,7 @@ from support.scripted_agent import Bench, ScriptedEngine, finished, text_of
 
 from formatters.context import SigilView, TurnContext, Turning
 from formatters.plugins import ModelTool
-from formatters.registry import RegisteredTool
+from formatters.registry import Registered
 from orchestrator.answering import agent
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.codex_tools import CodexTools
@@ -29,7 +29,7 @@ class House:
 
     def __init__(self, composer: Composer, tokens: TokenCache, run: Run) -> None:
         self.told: list[str] = []
-        tool = RegisteredTool(ModelTool("weather", "The weather of a town.", run), "acme")
+        tool = Registered(ModelTool("weather", "The weather of a town.", run), "acme")
         self.tools = PackageTools([tool], lambda failure: self.told.append(str(failure)))
         self.parts = composer, tokens
 
@@ -62,13 +62,17 @@ async def test_a_packages_tool_is_called_with_the_turn_and_the_arguments(
 
 @pytest.mark.parametrize(
     ("result", "why"),
-    [(RuntimeError("no sky"), "RuntimeError: no sky"), (None, "TypeError: it gave NoneType and no text")],
+    [
+        (RuntimeError("no sky"), "RuntimeError: no sky"),
+        (SystemExit(3), "RuntimeError: it raised SystemExit"),
+        (None, "TypeError: it gave NoneType and no text"),
+    ],
 )
 async def test_a_tool_that_fails_is_told_to_model_and_user_and_the_turn_goes_on(
     house: Callable[[Run], House], turn: TurnContext, result: object, why: str
 ) -> None:
     def run(ctx: Turning, arguments: Mapping[str, Any]) -> Any:
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
         return result
 

@@ -1,5 +1,6 @@
 """Plug-ins: what is taken, what is refused by name, and that a broken one never stops an answer."""
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from formatters.blocks import BlockKind, BrokenPlugin, Item, Role
 from formatters.context import StateView, Turning, TurnView
+from formatters.foreign import ForeignCalls
 from formatters.plugins import ContextNode, MemoryKind, ModelTool
 from formatters.registry import add_kind, add_node, add_tool, builtin, chosen, discover, register, write_prompt
 from formatters.testing import check_formatter, samples
@@ -26,7 +28,7 @@ class Weather:
     items: object = (Item("1", "Weather: rain\n"),)
 
     def inject(self, ctx: object) -> Iterable[Item]:
-        if isinstance(self.items, Exception):
+        if isinstance(self.items, BaseException):
             raise self.items
         return self.items  # type: ignore[return-value]
 
@@ -101,6 +103,7 @@ def test_what_cannot_be_registered_is_refused_with_the_name_of_its_distribution(
     ("items", "why"),
     [
         (RuntimeError("no weather today"), "RuntimeError: no weather today"),
+        (SystemExit(3), "it raised SystemExit"),
         ((Item("1", "no newline"),), "newline"),
         ((Item("1", "a\n"), Item("1", "b\n")), "have the key"),
         ((Item("1", "a\n", role=Role.USER),), "which have none"),
@@ -115,6 +118,26 @@ def test_an_injector_that_fails_is_left_out_and_named(items: object, why: str) -
     (failure,) = prompt.failures
     assert failure.distribution == "acme-weather"
     assert why in str(failure)
+
+
+def test_an_injector_that_never_returns_is_waited_for_once_and_left_out_from_then_on() -> None:
+    called, over = [], threading.Event()
+
+    class Hangs(Weather):
+        def inject(self, ctx: object) -> Iterable[Item]:
+            called.append(ctx)
+            over.wait()
+            return ()
+
+    registry = register(register(builtin(), Weather(name="quick"), "acme"), Hangs(name="slow"), "acme")
+    slow = replace(registry.injectors["slow"], call=ForeignCalls(limit_s=0.05))
+    registry = replace(registry, injectors={**registry.injectors, "slow": slow})
+    prompts = [write_prompt(RICH, registry) for _ in range(3)]
+    over.set()
+    assert len(called) == 1
+    for prompt in prompts:
+        assert prompt == write_prompt(RICH, register(builtin(), Weather(name="quick"), "acme"))
+        assert ["took longer than 0.05 s" in str(failure) for failure in prompt.failures] == [True]
 
 
 def test_an_injector_that_breaks_the_order_of_turns_is_left_out_and_named() -> None:
@@ -169,7 +192,7 @@ def test_settings_choose_injectors_and_what_they_choose_in_vain_is_named() -> No
 def test_two_templates_of_one_block_are_told_and_the_first_writes() -> None:
     registry = register(register(builtin(), PIRATE, "x"), Pirate(name="corsair", block=BlockKind.KARMA), "y")
     found = chosen(registry, (), ["corsair", "pirate"])
-    assert found.writing[BlockKind.KARMA].template.name == "corsair"
+    assert found.writing[BlockKind.KARMA].part.name == "corsair"
     assert "corsair writes karma already" in str(found.failures[0])
 
 
@@ -301,7 +324,7 @@ SKY = ModelTool("sky", "What the sky does.", rain)
 
 
 def test_a_tool_is_there_under_its_name() -> None:
-    assert add_tool(builtin(), SKY, "acme").tools["sky"].tool is SKY
+    assert add_tool(builtin(), SKY, "acme").tools["sky"].part is SKY
 
 
 @pytest.mark.parametrize(
