@@ -1,13 +1,13 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
     python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N] [--locomo FILE]
-                             [--history PATH]... [--repository NAME=PATH]...
+                             [--history PATH]... [--repository NAME=PATH]... [--schemas PATH]...
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
 the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
 --locomo also measures recall, on the conversations of that file; --history also measures which memories turn suspect, over
 the history of that git repository. --repository reads a package of the case `coverage` from a checkout instead of from
-its source distribution.
+its source distribution. --schemas measures answers that fit schemas, on those of a checkout (`cases_schemas`).
 The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
@@ -34,6 +34,7 @@ import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_relevance  # noqa: E402
 import cases_remembered  # noqa: E402
+import cases_schemas  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
 import cases_slot_files  # noqa: E402
@@ -63,6 +64,7 @@ def main() -> None:
         locomo=options.locomo,
         histories=options.history,
         checkouts=dict(options.repository),
+        schemas=options.schemas,
     )
     if not cases:
         sys.exit(f"no figures: no case has {options.only!r} in its name")
@@ -106,6 +108,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--repository", type=checkout, metavar="NAME=PATH", action="append", default=[], help="may be repeated"
     )
+    parser.add_argument("--schemas", type=Path, metavar="PATH", action="append", default=[], help="may be repeated")
     return parser.parse_args()
 
 
@@ -124,6 +127,7 @@ def chosen(
     locomo: Path | None = None,
     histories: Sequence[Path] = (),
     checkouts: Mapping[str, Path] = MappingProxyType({}),
+    schemas: Sequence[Path] = (),
 ) -> dict[str, Case]:
     every = (
         {**cases_real.cases(), **cases_slot_files.cases()}
@@ -143,6 +147,7 @@ def chosen(
             **cases_floor.cases(),
             **cases_shapes.cases(),
             **cases_symbols.cases(),
+            **cases_schemas.cases(schemas),
         }
     )
     return {name: case for name, case in every.items() if text in name}

@@ -6,8 +6,8 @@ Sampling ─▶ the door (`schema`) ─▶ a grammar ─▶ a matcher, kept ─�
 import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp as lib
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 KEPT = 32  # outcomes
+STEP_FUEL = (
+    100_000  # of a token's work on patterns: 7 ms by llguidance, twice that was seen; its default is twice as much
+)
+MOST_STATES = 50_000  # of a schema's patterns: 1 to 2 kB each
+MOST_FORCED = 1024  # bytes, in 0.5 ms: they are tokenised again for each token, and 60,000 take 28 ms
 WHITE_SPACE = r" |\n{1,2}[ \t]{0,20}"  # at one place: small models pad for ever
 # Among other properties llguidance takes "\\u0061" for another name than "a", so nothing is written like that but the
 # control characters that a schema itself has.
@@ -69,7 +74,13 @@ class Grammars:
                 del self._outcomes[next(iter(self._outcomes))]
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
-        return Constraint(found.deep_copy())
+        return Constraint(found.deep_copy(), partial(self._forget, key, found))
+
+    def _forget(self, key: Key, matcher: "LLMatcher") -> None:
+        """Copies share what their lexer has built: where one met a limit of it, all later ones would at once."""
+        with self._lock:
+            if self._outcomes.get(key) is matcher:
+                del self._outcomes[key]
 
     def _compiled(self, key: Key) -> "LLMatcher | SchemaRefused":
         schema, calls = key
@@ -88,7 +99,8 @@ class Grammars:
         # Imported late: it is needed for constrained answers alone.
         from llguidance import LLMatcher, LLParserLimits
 
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LLParserLimits(verbose_errors=False))
+        limits = LLParserLimits(step_lexer_fuel=STEP_FUEL, max_lexer_states=MOST_STATES, verbose_errors=False)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
         Constraint(matcher.deep_copy()).mask()  # a reference that is only itself allows nothing
@@ -136,10 +148,12 @@ class Grammars:
 
 
 class Constraint:
-    """What one answer may say next. A token that ends the text is allowed where the answer may end."""
+    """What one answer may say next. A token that ends the text is allowed where the answer may end. `failed` is called
+    where the matcher is of no use any more."""
 
-    def __init__(self, matcher: "LLMatcher") -> None:
+    def __init__(self, matcher: "LLMatcher", failed: Callable[[], None] = lambda: None) -> None:
         self._matcher = matcher
+        self._failed = failed
 
     def allows(self, token: int) -> bool:
         return self._matcher.validate_tokens([token]) == 1
@@ -152,8 +166,9 @@ class Constraint:
         return np.unpackbits(bits, bitorder="little").astype(bool)
 
     def forced(self) -> list[int]:
-        """The next tokens, while only one is allowed and it is how the tokenizer spells the text."""
-        return self._matcher.compute_ff_tokens()
+        """The next tokens, while only one is allowed and it is how the tokenizer spells the text; none of a long text."""
+        known = len(self._matcher.compute_ff_bytes())
+        return self._matcher.compute_ff_tokens() if 0 < known <= MOST_FORCED else []
 
     def accept(self, token: int) -> None:
         """Raises SchemaRefused."""
@@ -161,6 +176,7 @@ class Constraint:
             raise self._refusal()
 
     def _refusal(self) -> SchemaRefused:
+        self._failed()
         return SchemaRefused("the JSON schema allows nothing, or is too ambiguous")
 
 

@@ -8,6 +8,7 @@ keywords, spells regular expressions as Rust does, and has no bounds where a few
 import json
 import math
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ MOST_PARTS = 20_000  # schemas within a schema, once parts of an allOf are merge
 MOST_PROPERTIES = 400  # of one object: compiled in 12 ms, 900 in 0.13 s
 MOST_PATTERNS = 64  # patternProperties of a schema: each is compared with each, 5 s for 400
 MOST_REPEATS = 5000  # of one item, and of a character by repetitions within one another: 100,000 take 0.2 s for a token
+MOST_TEXT = 8192  # characters of a name or a constant: what is forced is tokenised for each token, 60,000 in 30 ms
 MOST_FACTOR = 1000  # the least common multiple of all multipleOf: 999,983 takes 9.5 s and 386 MB
 MOST_WHOLE = 2**53  # bounds are read as floats, and an integer without them may have any number of digits
 MOST_SAID = 500  # characters of a refusal, which may repeat what the schema says
@@ -174,6 +176,8 @@ class _Reader:
         for keyword in words.keys() & BOUNDS.keys():
             if abs(words[keyword]) > BOUNDS[keyword]:
                 raise SchemaRefused(f"{keyword} {words[keyword]} is not enforced: it goes beyond {BOUNDS[keyword]}")
+        if (longest := max(map(len, texts_of(words)), default=0)) > MOST_TEXT:
+            raise SchemaRefused(f"a name or a constant has {longest} characters; at most {MOST_TEXT} are taken")
         if words.get("multipleOf", 1) <= 0:
             raise SchemaRefused("multipleOf must be above 0")
         self._factor = math.lcm(self._factor, Fraction(str(words.get("multipleOf", 1))).numerator)
@@ -208,6 +212,21 @@ def binds_nothing(word: str, value: Any) -> bool:
     if isinstance(value, dict) and not value.keys().isdisjoint((*KINDS, "properties", "items")):
         return False  # a schema: of a property that stands beside `properties`
     return word in OF_OTHERS or (word.startswith(("x-", "_")) and word != "x-guidance")
+
+
+def texts_of(words: Words) -> Iterator[str]:
+    """Its names and constants."""
+    waiting: list[Any] = [
+        [*words.get("properties", ()), *words.get("required", ())],
+        words.get("enum"),
+        words.get("const"),
+    ]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict | list):
+            waiting += [*one, *one.values()] if isinstance(one, dict) else one
 
 
 def check_reference(reference: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.llama.grammars import KEPT, Grammars
+from orchestrator.engine.llama.grammars import KEPT, Constraint, Grammars
 from orchestrator.engine.llama.schema import (
     ANNOTATIONS,
     ENFORCED,
@@ -131,6 +132,8 @@ def nested(depth: int) -> str:
         ('{"type": "string", "format": "regex"}', "format 'regex'"),
         ('{"type": "string", "format": "unknown"}', "format 'unknown'"),
         ('{"type": "object", "minProperties": 2}', "minProperties 2"),
+        (json.dumps({"enum": [[{"a": "x" * 8193}]]}), "has 8193 characters"),
+        (json.dumps({"properties": {"x" * 8193: {}}}), "has 8193 characters"),
     ],
 )  # fmt: skip
 def test_a_schema_outside_the_bounds_is_refused_with_the_reason(schemas: Grammars, schema: str, because: str) -> None:
@@ -594,8 +597,66 @@ HOSTILE_SCHEMAS = [
     *(json.dumps({"type": "string", "format": name}) for name in FORMATS),
 ]  # fmt: skip
 
+MOST_MB = 100.0
+LONGEST_S = 0.02  # of this thread for a token, while all others wait
+
+
+@pytest.fixture(scope="module")
+def many_words(qwen_model: Path) -> Grammars:
+    """Of 151,936 words, as a real model has."""
+    return Grammars(lib.llama_model_get_vocab(vocabulary_model(qwen_model)))
+
+
+EVERY_HOSTILE = [*map(pattern, HOLDING), *map(json.dumps, [*GROWING.values(), *LARGE.values()]), *HOSTILE_SCHEMAS]
+
+
+@pytest.mark.parametrize("schema", EVERY_HOSTILE, ids=range(len(EVERY_HOSTILE)))
+def test_no_token_of_a_hostile_schema_holds_up_the_others(many_words: Grammars, schema: str) -> None:
+    """The best of three walks of the same tokens: what else runs here may hold up any of them."""
+    walks = [token_times(many_words, schema) for _ in range(3)]
+    assert max(map(min, *walks), default=0) <= LONGEST_S
+
+
+def token_times(schemas: Grammars, schema: str, steps: int = 40) -> list[float]:
+    """Seconds of this thread for each of some random tokens."""
+    draw, found = random.Random(1), list[float]()
+    with suppress(SchemaRefused):
+        constraint = schemas.constraint(schema)
+        for _ in range(steps):
+            began = time.thread_time()
+            mask = constraint.mask()
+            asked = time.thread_time()
+            token = int(draw.choice(np.flatnonzero(mask)))
+            decided = time.thread_time()
+            constraint.allows(token)
+            constraint.forced()
+            constraint.accept(token)
+            found.append(time.thread_time() - decided + asked - began)
+    return found
+
+
+def test_an_answer_that_met_a_limit_leaves_its_schema_to_the_next_one(
+    schemas: Grammars, vocabulary: Vocabulary
+) -> None:
+    """What the lexer has built is shared with the answers before, and with it that it met its limit."""
+    words = {"type": "string", "pattern": r"^$|(^(?:\S+\s+){0,99}\S+$)", "minLength": 1, "maxLength": 5000}
+    schema = json.dumps({"properties": {"a": words}, "required": ["a"]})
+    ids = vocabulary.content('{"a": "What is the meaning of it')
+    for _ in range(2):
+        constraint = schemas.constraint(schema)
+        assert constraint.allows(ids[0])
+        with pytest.raises(SchemaRefused, match="too ambiguous"):
+            say(constraint, list(ids))
+
+
+def say(constraint: Constraint, ids: list[int]) -> None:
+    for token in ids:
+        constraint.accept(token)
+        constraint.mask()
+
+
 CHILD = """
-import sys, json
+import sys, json, resource
 import llama_cpp as lib
 import numpy as np
 from orchestrator.engine.llama import native
@@ -620,20 +681,22 @@ for schema in json.load(sys.stdin):
                 break
             sampler.accept(token)
         sampler.close()
-        print("taken")
     except SchemaRefused:
-        print("refused")
+        pass
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
 def test_hostile_schemas_are_refused_or_harmless_and_the_process_survives_them_all(quoter_model: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", CHILD, str(quoter_model)],
-        input=json.dumps(HOSTILE_SCHEMAS),
+        input=json.dumps(["{}", *EVERY_HOSTILE]),
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert (done.returncode, len(done.stdout.split())) == (0, len(HOSTILE_SCHEMAS)), done.stderr[-2000:]
+    assert (done.returncode, len(done.stdout.split())) == (0, len(EVERY_HOSTILE) + 1), done.stderr[-2000:]
+    largest = [int(kilobytes) / 1000 for kilobytes in done.stdout.split()]  # MB of the process so far
+    assert max(after - before for before, after in pairwise(largest)) <= MOST_MB
