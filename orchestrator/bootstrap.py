@@ -85,7 +85,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     )
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
-        texts=texts_of(settings, host, model_ready),
+        texts=texts_of(settings, host, codices, model_ready),
         about=about_of(paths, host, plugins, codices, gate),
         library=storage.library,
         states=storage.states,
@@ -304,12 +304,13 @@ def answers_of(
     )
 
 
-def texts_of(settings: Settings, host: Host, model_ready: AwaitedModel) -> PlainTexts:
+def texts_of(settings: Settings, host: Host, codices: CodexParts, model_ready: AwaitedModel) -> PlainTexts:
     return PlainTexts(
         host.client,
         host.machine,
         host.yielding,
         EngineInference(host.client, host.machine),
+        codices.floors.questions,
         model_ready,
         model_ready.now,
         host.model.setting,

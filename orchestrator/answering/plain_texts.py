@@ -2,11 +2,12 @@
 
     a prompt                 BOS? │ prompt
     a prompt and a suffix    BOS? FIM-PREFIX │ prompt FIM-SUFFIX suffix FIM-MIDDLE
+    the same behind a lead   BOS? │ lead FIM-PREFIX prompt FIM-SUFFIX suffix FIM-MIDDLE
 
 What stands left of the bar is the same for everybody, what stands right of it is one user's. Texts are tokenised as
 content; the model's own tokens for filling in are put between them by their ids. Clients that write those tokens as text
-get the same: a prompt that is exactly of the second form is taken apart. One that holds another such text within is
-ambiguous, as the file at the cursor may hold one, and is read as text.
+get the same: a prompt that is of the second or third form is taken apart; the lead is what they tell of other files. One
+that holds another such text within is ambiguous, as the file at the cursor may hold one, and is read as text.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import NamedTuple, cast
 from orchestrator.answering.inference import EngineInference, InferenceEvent
 from orchestrator.answering.preparing import sampling_of
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
+from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
@@ -45,10 +47,11 @@ ID_BYTES = 4
 
 
 class Gap(NamedTuple):
-    """What stands before and behind a gap; without a gap there is no `after`."""
+    """What stands before and behind a gap, and what leads there; without a gap there is no `after`."""
 
     before: str
     after: str | None
+    lead: str = ""
 
 
 class TextPrompt(NamedTuple):
@@ -75,6 +78,7 @@ class PlainTexts:
     machine: Machine
     yielding: Yielding
     inference: EngineInference
+    questions: Questions
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_now: Callable[[], ChatModel]
     setting: str
@@ -127,7 +131,7 @@ class PlainTexts:
 
     async def continued(self, ask: TextAsk) -> AsyncIterator[TextEvent]:
         """Events until Continued. Closing the iterator cancels what runs. Raises LoreError."""
-        with self.yielding.question():
+        with self.yielding.question(), self.questions.running():
             asked = own_task(self._continued(ask, deadline_of(ask)))
             async with aclosing(EngineWait(self.client, self.yielding).beside(asked, wait=ask.wait)) as events:
                 async for event in events:
@@ -151,9 +155,9 @@ class PlainTexts:
         """Raises InvalidRequest where the model cannot fill in, or nothing is asked."""
         info = chat_model.info
         filling = filling_of(ask, info.fim)
-        texts = (filling.before, filling.after or "")
+        texts = (filling.lead, filling.before, filling.after or "")
         bos = await chat_model.tokens.encode([info.bos], True) if info.add_bos and info.bos else [b""]
-        before, after = await chat_model.tokens.encode(texts, False)
+        lead, before, after = await chat_model.tokens.encode(texts, False)
         if filling.after is None:
             if not before and not bos[0]:
                 raise InvalidRequest(
@@ -161,7 +165,7 @@ class PlainTexts:
                 )
             return TextPrompt(bos[0], before, len(before) // ID_BYTES)
         assert info.fim is not None, "else it was refused"
-        return laid_out(bos[0], info.fim, before, after)
+        return laid_out(bos[0], info.fim, lead, before, after)
 
     def _job(self, ask: TextAsk, prompt: TextPrompt) -> InferenceJob:
         """Raises OverBudget with the numbers."""
@@ -194,16 +198,19 @@ def taken_apart(prompt: str, fim: FimTokens) -> Gap:
     """A prompt that a client wrote in the model's own form for filling in; any other stays as it is."""
     prefix, suffix, middle = fim.texts
     once = all(prompt.count(text) == 1 for text in fim.texts)
-    if not (once and prompt.startswith(prefix) and prompt.endswith(middle)):
+    if not (once and prompt.find(prefix) < prompt.find(suffix) and prompt.endswith(middle)):
         return Gap(prompt, None)
-    before, _, after = prompt[len(prefix) : -len(middle)].partition(suffix)
-    return Gap(before, after)
+    lead, _, rest = prompt.partition(prefix)
+    before, _, after = rest[: -len(middle)].partition(suffix)
+    return Gap(before, after, lead)
 
 
-def laid_out(bos: Ids, fim: FimTokens, before: Ids, after: Ids) -> TextPrompt:
-    """The second form. The prefix comes first: while somebody types, what stands before it is in the cache."""
+def laid_out(bos: Ids, fim: FimTokens, lead: Ids, before: Ids, after: Ids) -> TextPrompt:
+    """The second or third form. The prefix comes first: while somebody types, what stands before it is in the cache."""
     prefix, suffix, middle = (ids_to_bytes([one]) for one in (fim.prefix, fim.suffix, fim.middle))
-    return TextPrompt(bos + prefix, before + suffix + after + middle, len(before) // ID_BYTES)
+    head, first = (bos, lead + prefix) if lead else (bos + prefix, b"")
+    tail = first + before + suffix + after + middle
+    return TextPrompt(head, tail, (len(first) + len(before)) // ID_BYTES)
 
 
 def shown_of(event: InferenceEvent, ask: TextAsk) -> TextEvent | None:

@@ -6,7 +6,8 @@ steps is handed in.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
 from codex.errors import CodexError
@@ -61,6 +62,15 @@ class Questions:
             self._last = self._clock()
             self._busy.clear()
             self._quiet.set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """One runs until the block ends."""
+        self.count(1)
+        try:
+            yield
+        finally:
+            self.count(-1)
 
     async def asked(self) -> None:
         """Returns as soon as a question runs."""

@@ -37,6 +37,19 @@ def test_a_prompt_that_a_client_wrote_in_these_tokens_gives_the_same(client):
     assert create(client, WRITTEN).choices[0].text == create(client, BEFORE, suffix=AFTER).choices[0].text
 
 
+def test_what_a_client_tells_of_other_files_before_them_is_content(client, house):
+    lead = "<|repo_name|>vaults\n<|file_sep|>zebra.py\ndef unlock():\n    return None\n"
+    filled = create(client, f"{lead}{WRITTEN}")
+    assert filled.usage.prompt_tokens == sum(count(house, text) for text in (lead, BEFORE, AFTER)) + 3
+
+
+def test_a_client_that_goes_away_leaves_nothing_running(client, house):
+    with create(client, "def f(" * 50, max_tokens=3000, stream=True) as stream:
+        next(iter(stream))
+    create(client, BEFORE)
+    assert reply(house, "/v1/status")["queue"] == {"running": 0, "waiting": 0}
+
+
 def test_a_stream_says_the_same(client):
     whole = create(client, BEFORE, suffix=AFTER)
     options = {"include_usage": True}

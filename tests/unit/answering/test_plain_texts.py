@@ -19,26 +19,27 @@ def ask(prompt, suffix=None):
     return TextAsk(Principal(1, 1, 1), prompt, suffix)
 
 
-@given(IDS, IDS, IDS)
-def test_the_tokens_for_filling_in_stand_around_the_texts_and_the_mark_at_the_cursor(bos, before, after):
-    prompt = laid_out(ids_to_bytes(bos), FIM, ids_to_bytes(before), ids_to_bytes(after))
-    assert list(bytes_to_ids(prompt.head)) == [*bos, 900]
-    assert list(bytes_to_ids(prompt.tail)) == [*before, 901, *after, 902]
-    assert list(bytes_to_ids(prompt.tail))[: prompt.mark] == before
-    assert prompt.tokens == len(bos) + len(before) + len(after) + 3
+@given(IDS, IDS, IDS, IDS)
+def test_the_tokens_for_filling_in_stand_around_the_texts_and_the_mark_at_the_cursor(bos, lead, before, after):
+    prompt = laid_out(*map(ids_to_bytes, [bos]), FIM, *map(ids_to_bytes, [lead, before, after]))
+    head, tail = list(bytes_to_ids(prompt.head)), list(bytes_to_ids(prompt.tail))
+    assert head + tail == [*bos, *lead, 900, *before, 901, *after, 902]
+    assert [*head, *tail[: prompt.mark]] == [*bos, *lead, 900, *before]
+    assert prompt.tokens == len(bos) + len(lead) + len(before) + len(after) + 3
+    assert all(one in (*bos, 900) for one in head), "what one user sent is never everybody's"
 
 
-@given(TEXTS, TEXTS)
-def test_a_prompt_in_the_model_s_own_form_means_the_same_as_a_suffix_unless_it_is_ambiguous(before, after):
-    written = f"<PRE>{before}<SUF>{after}<MID>"
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_prompt_in_the_model_s_own_form_means_the_same_as_a_suffix_unless_it_is_ambiguous(lead, before, after):
+    written = f"{lead}<PRE>{before}<SUF>{after}<MID>"
     clear = all(written.count(text) == 1 for text in FIM.texts)
-    assert taken_apart(written, FIM) == (Gap(before, after) if clear else Gap(written, None))
+    assert taken_apart(written, FIM) == (Gap(before, after, lead) if clear else Gap(written, None))
 
 
 @given(TEXTS)
 def test_nothing_of_a_prompt_is_lost_when_it_is_taken_apart(prompt):
-    found = taken_apart(prompt, FIM)
-    whole = found.before if found.after is None else f"<PRE>{found.before}<SUF>{found.after}<MID>"
+    lead, before, after = (found := taken_apart(prompt, FIM)).lead, found.before, found.after
+    whole = before if after is None else f"{lead}<PRE>{before}<SUF>{after}<MID>"
     assert whole == prompt
 
 
