@@ -15,6 +15,7 @@ from codex.vectors.index import VectorIndex
 from formatters.plugins import ContextNode
 from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
+from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.plain_texts import PlainTexts
@@ -301,6 +302,7 @@ def answers_of(
         codices.freshness.outdated,
         storage.traces,
         memories,
+        ClientLedger(host.client),
     )
 
 

@@ -127,6 +127,7 @@ def app_of(settings: Settings, program: "Program", stop: asyncio.Event) -> "Star
         hosts=tcp_hosts(settings.serve.tcp),
         queue=settings.serve.queue,
         unknown_model=settings.clients.unknown_model,
+        move_volatile=settings.clients.move_volatile,
         stopping=stop,
     )
 

@@ -87,7 +87,7 @@ from orchestrator.wire.replies import (
     SymbolsReply,
 )
 from orchestrator.wire.requests import LoadBody, SymbolsBody
-from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
@@ -656,6 +656,9 @@ class Program:
 
     async def cache(self) -> CacheReply:
         return self.about.cache()
+
+    async def client_stats(self, principal: Principal) -> ClientStats:
+        return ClientStats(clients=self.answers.clients.rows(principal.uid))
 
     def events(self) -> AsyncIterator[ReplyShape]:
         return self.about.events(self.silenced)

@@ -43,7 +43,7 @@ from orchestrator.wire.replies import (
     SymbolsReply,
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, SymbolsBody, ToolFunction
-from orchestrator.wire.status import AwayEvent, CacheReply, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
@@ -112,6 +112,7 @@ class Ask:
     urgency: str | None = None
     variant: str | None = None  # of the rules of relevance; None: the session's
     notices: tuple[str, ...] = ()  # what the answer says of the request itself
+    agent: str = ""  # the program that asks, by its own word
 
 
 @dataclass(frozen=True)
@@ -334,6 +335,10 @@ class Service(Protocol):
 
     async def status(self, principal: Principal) -> StatusReply: ...
     async def cache(self) -> CacheReply: ...
+    async def client_stats(self, principal: Principal) -> ClientStats:
+        """What the asking user's clients made of the cache."""
+        ...
+
     def events(self) -> AsyncIterator[ReplyShape]:
         """What changes from now on; the first reports the present state. Endless: the client ends it."""
         ...

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from formatters.blocks import BlockKind, Role
 from formatters.context import TurnContext
 from orchestrator.answering import report
+from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.keeping import Remembered, SavedTurn, heard, saved
@@ -101,6 +102,7 @@ class Answers:
     outdated: Callable[[str, Sequence[str]], str]
     traces: TraceKeeper
     memories: Memories
+    clients: ClientLedger
 
     @property
     def _engine(self) -> EngineWait:
@@ -187,7 +189,9 @@ class Answers:
         turn = saved(prepared, self.preparer.conversations, state.finished, ids)
         trace = None if prepared.ask.private else uuid.uuid4().hex
         kept = await self._remembered(prepared, state, turn, trace)
-        answered = self._answered(prepared, state, turn, outdated, citations, trace, kept)
+        answered = await self._departed(
+            prepared, state, self._answered(prepared, state, turn, outdated, citations, trace, kept)
+        )
         self._traced(prepared, state, answered)
         yield answered
 
@@ -320,6 +324,15 @@ class Answers:
         return None
 
     # -- afterwards
+
+    async def _departed(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> Answered:
+        """With the place where a client's prompt left its last one; without, where the engine has just ended."""
+        assert state.finished is not None
+        try:
+            found = await self.clients.departure(prepared, state.finished.text, answered.lore.prompt.computed)
+        except (LoreError, EngineUnavailable):
+            return answered
+        return replace(answered, lore=answered.lore.model_copy(update={"departure": found}))
 
     def _answered(
         self,

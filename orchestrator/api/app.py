@@ -101,6 +101,7 @@ routes = [
     operations.resume,
     operations.status,
     operations.cache,
+    operations.client_stats,
     operations.events,
     operations.prometheus,
     operations.health,
@@ -118,9 +119,11 @@ def create_app(
     hosts: frozenset[str] = frozenset(),
     queue: int = DEFAULT_QUEUE,
     unknown_model: str = REFUSE,
+    move_volatile: bool = False,
     stopping: asyncio.Event | None = None,
 ) -> Starlette:
-    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `unknown_model`: as the setting has it.
+    """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `unknown_model`, `move_volatile`: as the
+    settings have it.
     `stopping` is set when the daemon ends."""
     gate = Gate()
     stopping = stopping or asyncio.Event()
@@ -140,6 +143,7 @@ def create_app(
     app.state.queue = QuestionQueue(queue, stopping)
     app.state.stopping = stopping
     app.state.unknown_model = unknown_model
+    app.state.move_volatile = move_volatile
     app.state.max_body = max_body
     return app
 

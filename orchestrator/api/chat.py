@@ -4,16 +4,19 @@ which takes the same body.
 
 import base64
 import json
+import re
 import secrets
 import struct
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
 from orchestrator.api.names import KnownModels, ModelNotFound, NamedModel, is_missing, known_models, named_model
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.prompt.volatile import settled
 from orchestrator.service import (
     Answered,
     Ask,
@@ -49,6 +52,7 @@ from orchestrator.wire.base import RequestShape
 from orchestrator.wire.names import ANY_CODEX, CODEX_PREFIX
 from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage, ModelCard, ModelCards
 from orchestrator.wire.requests import (
+    AttachedText,
     ChatMessage,
     ChatRequest,
     ContentPart,
@@ -60,6 +64,8 @@ from orchestrator.wire.requests import (
 DEFAULT_MAX_TOKENS = 2048
 MOST_STOPS = 16
 MOST_NAMED, LONGEST_NAME = 20, 40  # of fields that are ignored: a body holds any number of them
+_PRODUCT = re.compile(r"[A-Za-z][\w.+@-]{0,30}(?:/[A-Za-z][\w.+@-]{0,30})?")  # what a User-Agent begins with
+MOVED = "from the client's system message"
 LEAST_LOGPROB = -9999.0  # OpenAI's word for impossible: JSON has no infinity
 ASKING = (
     "context_length_exceeded",
@@ -161,7 +167,27 @@ def card(name: str, known: KnownModels, window: int | None) -> ModelCard:
 async def asked(call: ApiCall, body: ChatRequest) -> Ask:
     """Raises InvalidRequest, ModelNotFound."""
     named = await named_model(call, body.model)
-    return ask_of(body, call.principal, named)
+    ask = replace(ask_of(body, call.principal, named), agent=client_name(call.request.headers.get("user-agent", "")))
+    return without_volatile(ask) if call.request.app.state.move_volatile else ask
+
+
+def client_name(user_agent: str) -> str:
+    """Its first word, without a version: `OpenAI/Python 3.1` is OpenAI/Python. '' where there is none."""
+    found = _PRODUCT.match(user_agent)
+    return found.group() if found is not None else ""
+
+
+def without_volatile(ask: Ask) -> Ask:
+    """The ask with the lines of its system messages that change by the minute in front of its question; see
+    prompt.volatile."""
+    found = settled([one.content for one in ask.messages if one.role == "system"])
+    if not found.moved:
+        return ask
+    texts = iter(found.texts)
+    messages = tuple(replace(one, content=next(texts)) if one.role == "system" else one for one in ask.messages)
+    notice = f"moved in front of the question (clients.move_volatile): {'; '.join(found.moved)}"
+    attached = AttachedText(name=MOVED, text="\n".join(found.moved))
+    return replace(ask, messages=messages, attachments=(*ask.attachments, attached), notices=(*ask.notices, notice))
 
 
 def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:

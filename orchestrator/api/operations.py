@@ -52,6 +52,7 @@ from orchestrator.wire.requests import (
 from orchestrator.wire.status import (
     AwayEvent,
     CacheReply,
+    ClientStats,
     EngineStateEvent,
     EvictedEvent,
     LevelEvent,
@@ -255,6 +256,12 @@ async def status(call: ApiCall) -> StatusReply:
 async def cache(call: ApiCall) -> CacheReply:
     """What the caches held, gave back and saved since the engine started."""
     return await call.service.cache()
+
+
+@route("GET", "/v1/stats/clients", "query")
+async def client_stats(call: ApiCall) -> ClientStats:
+    """What clients of the asking user that send whole conversations made of the cache, and what leaving it cost."""
+    return await call.service.client_stats(call.principal)
 
 
 @route("POST", "/v1/pause", "admin", events=(AwayEvent,))

@@ -22,6 +22,7 @@ TITLES = {
     "brier": "Brier score",
     "overconfidence": "confidence",
 }
+NO_CLIENT = "no client has sent a whole conversation since the model was loaded"
 NOT_YET = "not enough yet"
 NO_RULE = "no rule has fired in the turns that are traced"
 
@@ -29,8 +30,17 @@ app = typer.Typer(no_args_is_help=True, help="What was reused, and how well memo
 
 
 @app.command()
-def cache(as_json: given.Json = False, socket: given.Socket = None) -> None:
+def cache(
+    clients: Annotated[
+        bool, given.option("--clients", "clients that send whole conversations, and what each lost")
+    ] = False,
+    as_json: given.Json = False,
+    socket: given.Socket = None,
+) -> None:
     """Shows hit rates and bytes of each cache tier, evictions, restores, drafts, and the time that reuse saved."""
+    if clients:
+        output(Daemon(socket).call("GET", "/v1/stats/clients"), clients_page, as_json=as_json, empty=NO_CLIENT)
+        return
     output(Daemon(socket).call("GET", "/v1/stats/cache"), cache_page, as_json=as_json)
 
 
@@ -96,6 +106,27 @@ def traffic(stats: Report) -> Iterator[tuple[str, str]]:
 
 def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.0f} %"
+
+
+# ---- the page of `lore stats cache --clients` ------------------------------------------------------------------------
+
+
+def clients_page(stats: Report) -> str:
+    """A row for each, and under the table where each that lost something left its last prompt."""
+    heads = ("client", "prompts", "left the cache", "tokens computed again", "time")
+    rows = [client_row(one) for one in stats["clients"]]
+    places = [client_place(one["client"], one["last"]) for one in stats["clients"] if one["last"]]
+    return "\n\n".join([table(heads, rows), *places])
+
+
+def client_row(one: Report) -> tuple[str, ...]:
+    return one["client"], *(count(one[name]) for name in ("prompts", "departures", "tokens")), duration(one["seconds"])
+
+
+def client_place(client: str, last: Report) -> str:
+    """Texts of a prompt are printed as Python writes strings: they may hold anything."""
+    where = f"{client}: {last['why']}, at token {count(last['token'])}"
+    return f"{where}\n  was {last['was']!r}\n  now {last['now']!r}"
 
 
 # ---- the page of `lore stats memory` ---------------------------------------------------------------------------------

@@ -78,6 +78,11 @@ class ClientSettings(Slice):
         "GET /v1/models",
         json_schema_extra={"range": "refuse | default | a model id"},
     )
+    move_volatile: bool = Field(
+        False,
+        description="put lines of a client's system message that change by the minute, a time or the file that is open, in "
+        "front of the question instead: what stands behind them stays cached",
+    )
 
 
 class ModelSettings(Slice):

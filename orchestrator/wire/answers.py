@@ -75,6 +75,17 @@ class Break(ReplyShape):
     why: str = Field(description="in words")
 
 
+class Departure(ReplyShape):
+    """Where a client's prompt left what its last one shared, so that the same text behind it was computed again."""
+
+    why: str = Field(description="which message of the earlier request, and what happened to it")
+    token: int = Field(description="place of the first differing token in the prompt")
+    was: str = Field(description="the earlier prompt's text around it: twelve tokens")
+    now: str = Field(description="this prompt's text there")
+    tokens: int = Field(description="of the same text behind it, computed again; about")
+    seconds: float | None = Field(description="that they took; none before the engine has measured its speed")
+
+
 class PromptState(ReplyShape):
     """The whole prompt in tokens."""
 
@@ -176,6 +187,9 @@ class QuestionReport(ReplyShape):
 class Lore(QuestionReport):
     """What an answer says about itself."""
 
+    departure: Departure | None = Field(
+        None, description="of a client that sends whole conversations; none where its prompt went on from its last one"
+    )
     trace: str | None = Field(None, description="an identifier of this answer; none for a private one")
     began: bool = Field(False, description="the conversation began with this answer")
     not_kept: str = Field("", exclude_if=empty, description="why this turn was not saved; left out if it was")

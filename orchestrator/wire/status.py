@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from orchestrator.wire.answers import Departure
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.replies import CodexReport, ModelNames
 
@@ -316,6 +317,23 @@ class DraftFigures(ReplyShape):
     drafted: int = Field(description="tokens guessed")
     accepted: int = Field(description="of these: what the model then generated itself")
     rate: float | None = Field(description="accepted of all guessed; none before the first")
+
+
+class ClientRow(ReplyShape):
+    """What a client that sends whole conversations made of the cache since the daemon started."""
+
+    client: str = Field(description="the first word of its User-Agent, without a version")
+    prompts: int = Field(0, description="answered ones; none that were private or belong to a session")
+    departures: int = Field(0, description="prompts that left what the one before them shared")
+    tokens: int = Field(0, description="computed again for that, about")
+    seconds: float = Field(0.0, description="that this took")
+    last: Departure | None = Field(None, description="the last one")
+
+
+class ClientStats(ReplyShape):
+    """Clients of the asking user, those that lost most time first."""
+
+    clients: tuple[ClientRow, ...] = Field(description="at most 32 of all users")
 
 
 class CacheReply(ReplyShape):

@@ -139,3 +139,36 @@ def test_an_empty_schema_allows_any_json_and_nothing_else(client):
         json.loads(said(answer))
     else:
         assert said(answer)[0] in '"[{-0123456789tfn \n', "it was cut off, and began as JSON does"
+
+
+MANNERS = "Answer in one line, name the file, and quote what it says. " * 12
+
+
+def lost_in(client, minute, text, agent, *earlier):
+    """The answer of a client whose system message begins with the time, and where it says that it left its last prompt."""
+    system = {"role": "system", "content": f"Current time: 10:{minute}\n{MANNERS}"}
+    answer = create(client, system, *earlier, user(text), extra_headers={"User-Agent": f"{agent}/1.0"})
+    return answer, answer.lore["departure"]
+
+
+def test_a_client_that_writes_the_time_into_its_system_message_is_told_what_that_costs(client, house):
+    first, none = lost_in(client, 15, question("zebra"), "Clockwork")
+    assert none is None
+    history = (user(question("zebra")), assistant(said(first)))
+    answer, found = lost_in(client, 16, question("heron"), "Clockwork", *history)
+    assert found["why"] == "message 1 (system) is changed"
+    assert "10:15" in found["was"]
+    assert "10:16" in found["now"]
+    assert 0 < found["tokens"] <= answer.lore["prompt"]["computed"]
+    (row,) = [one for one in house.json("stats", "cache", "--clients")["clients"] if one["client"] == "Clockwork"]
+    assert (row["prompts"], row["departures"], row["tokens"], row["last"]) == (2, 1, found["tokens"], found)
+    page = house.lore("stats", "cache", "--clients").stdout
+    assert "Clockwork: message 1 (system) is changed, at token" in page
+    again, none = lost_in(client, 16, question("heron"), "Clockwork", *history)
+    assert none is None, "the same once more is at hand"
+    assert again.lore["prompt"]["computed"] < 5
+
+
+def test_what_one_client_sent_is_not_compared_with_what_another_sent(client):
+    lost_in(client, 25, question("zebra"), "One")
+    assert lost_in(client, 26, question("zebra"), "Other")[1] is None

@@ -20,6 +20,7 @@ from formatters.template import ChatTemplate, probe
 from governor.budget import Bound, MemoryBudget
 from governor.settings import ClaimSettings
 from orchestrator.answering.answer import Answers
+from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.conversations import Conversations, SessionStore
 from orchestrator.answering.inference import Finished
 from orchestrator.answering.preparing import Preparer
@@ -173,7 +174,22 @@ class SmallHouse:
 
         kept = Memories(self.memories, preparer.recall.staleness)
         nothing = lambda codex, paths: ""  # noqa: E731
-        return Answers(preparer, lambda: me, me, me, me, me, ready, "builtin:tiny", "", nothing, self.traces, kept)
+        clients = ClientLedger(me)
+        return Answers(
+            preparer,
+            lambda: me,
+            me,
+            me,
+            me,
+            me,
+            ready,
+            "builtin:tiny",
+            "",
+            nothing,
+            self.traces,
+            kept,
+            clients,
+        )
 
     def plan(self, ask: Ask) -> PlanReply:
         return anyio.run(self.answers().plan, ask)

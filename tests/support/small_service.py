@@ -103,6 +103,7 @@ from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
     CacheReply,
+    ClientStats,
     LevelEvent,
     NowEvent,
     PauseReply,
@@ -491,6 +492,9 @@ class SmallService:
 
     async def cache(self) -> CacheReply:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
+
+    async def client_stats(self, principal: Principal) -> ClientStats:
+        return ClientStats(clients=())
 
     async def events(self) -> AsyncIterator[ReplyShape]:
         yield filled(NowEvent, level="calm")
