@@ -14,9 +14,9 @@ from typing import Any
 
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
 from orchestrator.api.names import KnownModels, ModelNotFound, NamedModel, is_missing, known_models, named_model
+from orchestrator.api.volatile import settled
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound
-from orchestrator.prompt.volatile import settled
 from orchestrator.service import (
     Answered,
     Ask,
@@ -179,7 +179,7 @@ def client_name(user_agent: str) -> str:
 
 def without_volatile(ask: Ask) -> Ask:
     """The ask with the lines of its system messages that change by the minute in front of its question; see
-    prompt.volatile."""
+    api.volatile."""
     found = settled([one.content for one in ask.messages if one.role == "system"])
     if not found.moved:
         return ask

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prompt.volatile import is_volatile, settled
+from orchestrator.api.volatile import is_volatile, settled
 
 
 @pytest.mark.parametrize(
