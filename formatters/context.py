@@ -107,7 +107,8 @@ class KarmaEntry(ContextView):
 
 class EnvironmentView(ContextView):
     """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are left out.
-    `about`: what is remembered of the user, and the procedures that are known."""
+    `about`: what is remembered of the user, and the procedures that are known; `calling`: a call of a tool as the model
+    writes one."""
 
     vram: Word | None = None
     power: Word | None = None
@@ -115,6 +116,7 @@ class EnvironmentView(ContextView):
     available_tools: tuple[Line, ...] | None = None
     client_system: tuple[str, ...] = ()
     client_tools: tuple[ToolView, ...] = ()
+    calling: str = ""
     about: tuple[KarmaEntry, ...] = ()
 
 
@@ -167,11 +169,22 @@ class Artifacts(ContextView):
     left_out: tuple[Line, ...] = ()
 
 
+class CallView(ContextView):
+    """A call of a client's tool. `arguments` are JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
 class TurnView(Artifacts):
-    """A turn that has ended: its artifacts, and the speaker's words, unchanged."""
+    """A turn that has ended: its artifacts, and the speaker's words, unchanged. `calls`: those of a client's tools in an
+    assistant's words; `answers`: the id of the call that a client's result belongs to."""
 
     role: Role
     text: str
+    calls: tuple[CallView, ...] = ()
+    answers: str = ""
 
 
 class GistView(ContextView):
@@ -202,6 +215,16 @@ class StateView(Artifacts):
             left_out=self.left_out,
         )
         return type(self)(turns=(*self.turns, asked, *after), gone=self.gone, gists=self.gists)
+
+    def reopened(self) -> "tuple[Self, str, tuple[TurnView, ...]] | None":
+        """What `closed` was made of: the state before the last question, that question, and the messages after it. None
+        where no question is left."""
+        asked = next((at for at in reversed(range(len(self.turns))) if self.turns[at].role is Role.USER), None)
+        if asked is None:
+            return None
+        came = {name: getattr(self.turns[asked], name) for name in Artifacts.model_fields}
+        state = type(self)(turns=self.turns[:asked], gone=self.gone, gists=self.gists, **came)
+        return state, self.turns[asked].text, self.turns[asked + 1 :]
 
 
 class StrategyView(ContextView):

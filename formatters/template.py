@@ -214,6 +214,11 @@ class PromptPart:
         """Whether control tokens in the text are meant."""
         return self.item is None
 
+    @property
+    def is_answer(self) -> bool:
+        """Whether the model itself may have generated the text, control tokens too."""
+        return self.item is not None and self.item.role is Role.ASSISTANT
+
 
 def parts(layout: Iterable[Piece], prompt: Prompt) -> Iterator[PromptPart]:
     """The prompt as stretches to tokenise one by one; their ids, joined, are the prompt. Empty ones are left out."""

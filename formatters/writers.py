@@ -143,7 +143,7 @@ def piece_text(piece: CodexPiece) -> str:
 
 
 def environment_items(around: EnvironmentView, sigil: SigilView) -> tuple[Item, ...]:
-    given = (*_allowed(around), *_system(around), *_client_tools(around.client_tools))
+    given = (*_allowed(around), *_system(around), *_client_tools(around.client_tools, around.calling))
     return (_world(around, sigil), *given, *remembered_items(around.about, "5"))
 
 
@@ -172,12 +172,13 @@ def _system(around: EnvironmentView) -> tuple[Item, ...]:
     )
 
 
-def _client_tools(tools: tuple[ToolView, ...]) -> tuple[Item, ...]:
+def _client_tools(tools: tuple[ToolView, ...], calling: str) -> tuple[Item, ...]:
     if not tools:
         return ()
     # In the client's order: it is the client's own prefix, and it sends the same list each time.
+    how = f"To call a tool, yours or the client's, end your answer with the call:\n{ended(calling)}" if calling else ""
     lines = "".join(tool_line(tool) for tool in tools)
-    return (Item("4", section("Tools of the client", lines), "client", node="client_tools"),)
+    return (Item("4", section("Tools of the client", how + lines), "client", node="client_tools"),)
 
 
 HEADINGS = (

@@ -6,7 +6,7 @@ HTTP, sockets or JSON.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, PlanReply, Waiting
@@ -79,6 +79,14 @@ class Message:
 
 
 @dataclass(frozen=True)
+class ToolChoice:
+    """Which of the client's tools an answer calls: as it likes, none, one at least; `name`: this one."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Ask:
     """One question with its options. `messages` is the whole conversation, or with a session only what is new."""
 
@@ -100,6 +108,8 @@ class Ask:
     stop: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
     tools: tuple[ToolFunction, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_calls: bool = True  # an answer may make several
     attachments: tuple[AttachedText, ...] = ()
     client: Mapping[str, str] = field(default_factory=dict)  # cwd, file, selection
     wait: bool = True

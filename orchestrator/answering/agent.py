@@ -11,7 +11,8 @@ prompt. Knows no codex, no session and no HTTP.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,8 +39,9 @@ from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, FunctionTools
 from pydantic_ai.usage import UsageLimits
 
 from formatters.blocks import Role
-from formatters.context import ToolView, TurnContext, TurnView
+from formatters.context import CallView, ToolView, TurnContext, TurnView
 from orchestrator.answering.inference import Finished, Inference, InferenceEvent
+from orchestrator.answering.parsing import AnswerParser, BoundParser, ParsedCall
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -74,8 +76,6 @@ CALLED_BEFORE = (
 )
 LAST_CALL = "\n[this was the last call of this turn: answer now, from what you have]"
 LESS = "ask again, or ask something narrower"
-CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model
-THOUGHT = ("<think>", "</think>")
 _GENERATED = "generated"  # metadata of a response: the whole text as it was generated, tags included
 _PROFILE = ModelProfile(
     supports_json_schema_output=False,
@@ -243,7 +243,7 @@ def _concluded(
     wanted = [ToolCall(call.tool_call_id, call.tool_name, json.dumps(call.args_as_dict())) for call in calls]
     truncated = bool(completions) and completions[-1].reason is Reason.LENGTH
     reason = "tool_calls" if wanted else "length" if truncated else "stop"
-    return [*wanted, Finished(reason, text, _running_of(run.result.all_messages()), completions)]
+    return [*wanted, Finished(reason, text, _running_of(run.result.all_messages(), wanted), completions)]
 
 
 # -- pydantic-ai's model over our engine
@@ -259,7 +259,7 @@ class EngineEvent(CustomEvent):
 class EngineModel(Model[None]):
     """One run's model. Cheap to make; it keeps nothing between requests.
 
-    `calls`: the model was told of tools. `thinking`: the template opens a thought at the end of the prompt.
+    `parser` makes one for each text of the model.
     """
 
     _announces_lookalike_notes = False
@@ -270,17 +270,14 @@ class EngineModel(Model[None]):
         inference: Inference,
         compose: Compose,
         learn: Learn,
-        *,
-        calls: bool = False,
-        thinking: bool = False,
+        parser: Callable[[], AnswerParser | BoundParser] = AnswerParser,
     ) -> None:
         super().__init__(settings=None, profile=_PROFILE)
         self._name = name
         self._inference = inference
         self._compose = compose
         self._learn = learn
-        self._calls = calls
-        self._thinking = thinking
+        self._parser = parser
 
     @property
     def model_name(self) -> str:
@@ -311,10 +308,9 @@ class EngineModel(Model[None]):
         running = _running_of(messages)
         # The first context is taken as it is: formatters find what they wrote by its identity.
         job = await self._compose(turn.model_copy(update={"running": (*turn.running, *running)}) if running else turn)
-        parser = AnswerParser(calls=self._calls, thinking=self._thinking)
         # Leaving this block must end the ticket: the framework does not close its iterators when a consumer stops early.
         async with aclosing(cast(AsyncGenerator[InferenceEvent], self._inference.infer(job))) as events:
-            yield EngineResponse(parameters, name=self._name, parser=parser, events=events, learn=self._learn)
+            yield EngineResponse(parameters, name=self._name, parser=self._parser(), events=events, learn=self._learn)
 
 
 @dataclass
@@ -325,7 +321,7 @@ class EngineResponse(StreamedResponse):
     """
 
     name: str = field(kw_only=True)
-    parser: "AnswerParser" = field(kw_only=True)
+    parser: AnswerParser | BoundParser = field(kw_only=True)
     events: AsyncGenerator[InferenceEvent] = field(kw_only=True)
     learn: Learn = field(kw_only=True)
     started: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
@@ -334,8 +330,10 @@ class EngineResponse(StreamedResponse):
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         generated: list[str] = []
         ids: list[Ids] = []
+        cut = False
         async for event in self.events:
             if not isinstance(event, AnswerDelta):
+                cut = isinstance(event, Completion) and event.reason is Reason.LENGTH
                 yield _passed(event)
                 continue
             self.chosen += event.chosen
@@ -346,18 +344,22 @@ class EngineResponse(StreamedResponse):
             if self.parser.done:  # a call: nothing behind it belongs to the answer
                 await self.events.aclose()
                 break
-        for part in self.parser.end():
+        for part in self.parser.end(cut=cut) if isinstance(self.parser, BoundParser) else self.parser.end():
             yield self._event_of(part)
         text, beyond = "".join(generated), self.parser.beyond
         self.metadata = {_GENERATED: text[: len(text) - beyond]}
         if text and not beyond:  # ids of a text that was cut within its last token would be another text's
             self.learn(text, b"".join(ids))
 
-    def _event_of(self, part: "Text | Thought | ParsedCall") -> ModelResponseStreamEvent:
+    def _event_of(self, part: Text | Thought | ParsedCall) -> ModelResponseStreamEvent:
         """The framework assembles the response from what its parts manager has; texts are passed on beside it."""
         if isinstance(part, ParsedCall):
-            arguments = json.dumps(dict(part.arguments))
-            return self._parts_manager.handle_tool_call_part(vendor_part_id="call", tool_name=part.name, args=arguments)
+            return self._parts_manager.handle_tool_call_part(
+                vendor_part_id=None,  # each is another
+                tool_name=part.name,
+                args=json.dumps(dict(part.arguments)),
+                tool_call_id=f"call_{secrets.token_hex(12)}",
+            )
         chosen, self.chosen = tuple(self.chosen), []
         if isinstance(part, Thought):
             list(self._parts_manager.handle_thinking_delta(vendor_part_id="thought", content=part.delta))
@@ -387,8 +389,9 @@ def _passed(event: Text | Thought | Admitted | PrefillProgress | Completion) -> 
     return cast(ModelResponseStreamEvent, EngineEvent(event=event))
 
 
-def _running_of(messages: Sequence[ModelMessage]) -> tuple[TurnView, ...]:
-    """What the running turn has said since the question: the model's texts to the letter, results as tools gave them."""
+def _running_of(messages: Sequence[ModelMessage], wanted: Sequence[ToolCall] = ()) -> tuple[TurnView, ...]:
+    """What the running turn has said since the question: the model's texts to the letter, results as tools gave them.
+    `wanted`: calls in the last text that a client answers."""
     turns: list[TurnView] = []
     for message in messages[1:]:
         if isinstance(message, ModelResponse):
@@ -396,110 +399,8 @@ def _running_of(messages: Sequence[ModelMessage]) -> tuple[TurnView, ...]:
             continue
         results = [part.model_response_str() for part in message.parts if isinstance(part, ToolReturnPart)]
         turns += [TurnView(role=Role.TOOL, text=result) for result in results]
+    calls = tuple(CallView(id=one.id, name=one.name, arguments=one.arguments) for one in wanted)
+    last = next((at for at in reversed(range(len(turns))) if turns[at].role is Role.ASSISTANT), None)
+    if calls and last is not None:
+        turns[last] = turns[last].model_copy(update={"calls": calls})
     return tuple(turns)
-
-
-# -- what a model's text says
-
-
-@dataclass(frozen=True)
-class ParsedCall:
-    name: str
-    arguments: Mapping[str, Any]
-
-
-class AnswerParser:
-    """Splits a model's text into the answer, thoughts, and tool calls.
-
-        <think>…</think>                                        a thought, where nothing was said before it
-        <tool_call>{"name": "…", "arguments": {…}}</tool_call>   a call; nothing behind it belongs to this answer
-        anything else                                           the answer
-
-    Text comes in pieces of any length, so what may be the beginning of a tag is held back until it is decided. A call
-    that was begun and never ended, or that is not JSON of that form, is text. Models think before they speak: the tag in
-    the middle of an answer is quoted from somewhere. After a call the parser is `done` and takes nothing more.
-
-    thinking: the template opened a thought at the end of the prompt. calls: whether the model was told of tools.
-    beyond:   characters behind the call, which were dropped.
-    """
-
-    def __init__(self, *, thinking: bool = False, calls: bool = True) -> None:
-        self._thinking = thinking
-        self._begun = False  # the answer: a thought comes before it
-        self._calls = [CALL[0]] if calls else []
-        self._held = ""
-        self.done = False
-        self.beyond = 0
-
-    def feed(self, piece: str) -> Iterator[Text | Thought | ParsedCall]:
-        """Parts that are certain now."""
-        if self.done:
-            return
-        self._held += piece
-        tag = THOUGHT[0]
-        while tag:
-            tags = self._tags()
-            at, tag = _first(self._held, tags)
-            certain = at if tag else len(self._held) - _beginning(self._held, tags)
-            text, self._held = self._held[:certain], self._held[certain:]
-            if text:
-                yield self._part(text)
-            if tag == CALL[0]:
-                end = self._held.find(CALL[1]) + len(CALL[1])
-                if end < len(CALL[1]):
-                    return
-                whole, self._held = self._held[:end], self._held[end:]
-                called = _called(whole[len(CALL[0]) : -len(CALL[1])])
-                if called is not None:
-                    self.done, self.beyond = True, len(self._held)
-                    yield called
-                    return
-                yield self._part(whole)
-            elif tag:
-                self._held = self._held[len(tag) :]
-                self._thinking = tag == THOUGHT[0]
-
-    def end(self) -> Iterator[Text | Thought | ParsedCall]:
-        """What was held back, now that nothing follows."""
-        if self._held and not self.done:
-            yield self._part(self._held)
-        self.done = True
-
-    def _tags(self) -> list[str]:
-        """What would end the part that is being read."""
-        if self._thinking:
-            return [THOUGHT[1]]
-        ahead = self._held.lstrip()
-        thinks = not self._begun and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
-        return [*self._calls, THOUGHT[0]] if thinks else self._calls
-
-    def _part(self, text: str) -> Text | Thought:
-        if self._thinking:
-            return Thought(text)
-        self._begun = self._begun or bool(text.strip())
-        return Text(text)
-
-
-def _called(body: str) -> ParsedCall | None:
-    try:
-        call = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return None
-    arguments = call.get("arguments", {})
-    return ParsedCall(call["name"], arguments) if isinstance(arguments, dict) else None
-
-
-def _first(text: str, tags: list[str]) -> tuple[int, str]:
-    found = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
-    return min(found, default=(-1, ""))
-
-
-def _beginning(text: str, tags: list[str]) -> int:
-    """How many characters at the text's end may be the beginning of a tag."""
-    longest = min(len(text), max((len(tag) for tag in tags), default=1) - 1)
-    for size in range(longest, 0, -1):
-        if any(tag.startswith(text[-size:]) for tag in tags):
-            return size
-    return 0

@@ -23,6 +23,7 @@ from orchestrator.answering.grounding import AnswerSources, citations_of, used_o
 from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.keeping import Remembered, SavedTurn, heard, saved
 from orchestrator.answering.ledger import excluded_memories
+from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.preparing import (
     PreparedQuestion,
     Preparer,
@@ -206,9 +207,14 @@ class Answers:
             events.append(call if blocked is None else Text(refused_call(call, blocked)))
         refused = "".join(one.delta for one in events if isinstance(one, Text))
         if refused:
-            left = any(isinstance(one, ToolCall) for one in events)
+            left = {one.id for one in events if isinstance(one, ToolCall)}
             reason = state.finished.finish_reason if left else "stop"
-            state.finished = replace(state.finished, finish_reason=reason, text=state.finished.text + refused)
+            running = tuple(
+                one.model_copy(update={"calls": tuple(call for call in one.calls if call.id in left)})
+                for one in state.finished.running
+            )
+            text = state.finished.text + refused
+            state.finished = replace(state.finished, finish_reason=reason, text=text, running=running)
         return events
 
     async def _censored(
@@ -287,10 +293,10 @@ class Answers:
 
         def learn(text: str, generated: bytes) -> None:
             ids[text] = generated
-            chat_model.tokens.learn(text, generated)
+            chat_model.tokens.learn_answer(text, generated)
 
         async def compose(turn: TurnContext) -> InferenceJob:
-            if not turn.running:
+            if turn.running == prepared.turn.running:
                 return prepared.job
             write = partial(chat_model.composer.compose, think=prepared.ask.think)
             state.composed = await within_window(turn, write, prepared.grant.window)
@@ -301,8 +307,7 @@ class Answers:
             self.inference,
             compose,
             learn,
-            calls=bool(chat_model.tools),
-            thinking=chat_model.opens_thought,
+            partial(parser_of, prepared),
         )
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
@@ -431,6 +436,16 @@ class Answers:
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 
 
+def parser_of(prepared: PreparedQuestion) -> AnswerParser | BoundParser:
+    """Of one text of the model."""
+    chat_model, rules = prepared.chat_model, prepared.job.sampling.calls
+    thinking = chat_model.opens_thought
+    if rules is None:
+        # A client's tools that may not be called: ours are called in a form that theirs could be called in too.
+        return AnswerParser(thinking=thinking, calls=bool(chat_model.tools) and not prepared.ask.tools)
+    return BoundParser(chat_model.placement.calls, {tool.name for tool in rules.tools}, thinking=thinking)
+
+
 def refused_call(call: ToolCall, mark: CensorMark) -> str:
     return f"[the call of {call.name} was refused, because it goes against {mark.text!r}: lore memory show {mark.id}]"
 
@@ -444,5 +459,6 @@ def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping
 def sources_of(prepared: PreparedQuestion, finished: Finished) -> AnswerSources:
     """What the answer was shown."""
     codex_state = prepared.codex_state
-    sources = AnswerSources(prepared.turn, finished.running, selection=prepared.selection)
+    said = (*prepared.turn.running, *finished.running)
+    sources = AnswerSources(prepared.turn, said, selection=prepared.selection)
     return sources if codex_state is None else replace(sources, log=codex_state.log, files=codex_state.files)

@@ -9,6 +9,7 @@ A client without a session continues with the same State, evidence and Environme
 """
 
 import hashlib
+import json
 import math
 import random
 import re
@@ -25,7 +26,8 @@ from typing import Any
 from codex.catalog.databases import give_back, open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from formatters.blocks import Role
-from formatters.context import Artifacts, CodexView, EnvironmentView, GistView, StateView, TurnView
+from formatters.calls import PLAIN_CALLS, CallFormat
+from formatters.context import Artifacts, CallView, CodexView, EnvironmentView, GistView, StateView, TurnView
 from orchestrator.codices.state import CodexState
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.karma.recall import PinnedKarma, karma_from_json, karma_to_json
@@ -159,8 +161,11 @@ class Conversations:
         kept_karma = karma_from_json(self.sessions.karma(session.id))
         return Conversation(in_short(state, self.sessions.gists(session.id)), karma=kept_karma)
 
-    def of_messages(self, uid: int, codex: str | None, messages: Sequence[Message]) -> Conversation:
-        return self._get(key_of(uid, codex, messages)) or Conversation(state_of_messages(messages))
+    def of_messages(
+        self, uid: int, codex: str | None, messages: Sequence[Message], form: CallFormat = PLAIN_CALLS
+    ) -> Conversation:
+        """`form`: how calls are written that are known from the messages alone."""
+        return self._get(key_of(uid, codex, messages)) or Conversation(state_of_messages(messages, form))
 
     def close_turn(
         self,
@@ -177,10 +182,10 @@ class Conversations:
         self._keep(_session_key(session.id), conversation)
 
     def close_messages(
-        self, uid: int, codex: str | None, messages: Sequence[Message], answer: str, conversation: Conversation
+        self, uid: int, codex: str | None, messages: Sequence[Message], conversation: Conversation
     ) -> None:
-        """A client without a session comes back with its messages and our answer."""
-        self._keep(key_of(uid, codex, [*messages, Message("assistant", answer)]), conversation)
+        """A client without a session comes back with these messages, the last of which is our answer."""
+        self._keep(key_of(uid, codex, messages), conversation)
 
     def _get(self, key: str) -> Conversation | None:
         found = self._kept.get(key)
@@ -197,18 +202,43 @@ class Conversations:
 
 def key_of(uid: int, codex: str | None, messages: Sequence[Message]) -> str:
     """The name of a stateless conversation that consists of these messages. One user never continues another's."""
-    named = repr((uid, codex, [(one.role, one.content) for one in messages if one.role != "system"]))
+    named = repr((uid, codex, [_said(one) for one in messages if one.role != "system"]))
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _said(message: Message) -> tuple[str, ...]:
+    """What makes it another message. A client may have read a call's arguments and written them again, and what was said
+    beside a call may be white space, which clients drop."""
+    calls = (part for one in message.tool_calls for part in (one.id, one.name, _canonical(one.arguments)))
+    content = message.content.strip() if message.tool_calls else message.content
+    return (message.role, content, message.tool_call_id, *calls)
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _session_key(session: int) -> str:
     return f"session {session}"
 
 
-def state_of_messages(messages: Sequence[Message]) -> StateView:
+def state_of_messages(messages: Sequence[Message], form: CallFormat = PLAIN_CALLS) -> StateView:
     """The State of a conversation of which only the messages are known."""
-    turns = [TurnView(role=Role(one.role), text=one.content) for one in messages if one.role in SPEAKERS]
-    return StateView(turns=tuple(turns))
+    return StateView(turns=tuple(_turn_of(one, form) for one in messages if one.role in SPEAKERS))
+
+
+def _turn_of(message: Message, form: CallFormat) -> TurnView:
+    made = message.tool_calls
+    written = form.written([(one.name, one.arguments) for one in made]) if made else ""
+    return TurnView(
+        role=Role(message.role),
+        text=message.content + written,
+        calls=tuple(CallView(id=one.id, name=one.name, arguments=one.arguments) for one in made),
+        answers=message.tool_call_id,
+    )
 
 
 def _state_of_session(stored: Sequence["StoredTurn"], tokens: TokenCache) -> StateView:
@@ -216,16 +246,20 @@ def _state_of_session(stored: Sequence["StoredTurn"], tokens: TokenCache) -> Sta
     turns = []
     for one in stored:
         if one.ids:
-            tokens.learn(one.text, one.ids)
+            tokens.learn_answer(one.text, one.ids)
         beside = Artifacts.model_validate_json(one.evidence) if one.evidence else Artifacts()
-        turns.append(TurnView(role=Role(one.role), text=one.text, **dict(beside)))
+        calls = tuple(CallView(**call) for call in json.loads(one.tool_calls)) if one.tool_calls else ()
+        turns.append(
+            TurnView(role=Role(one.role), text=one.text, calls=calls, answers=one.tool_call_id, **dict(beside))
+        )
     return StateView(turns=tuple(turns))
 
 
 def turn_to_store(turn: TurnView, ids: bytes) -> "StoredTurn":
     beside = Artifacts(**{name: getattr(turn, name) for name in Artifacts.model_fields})
     evidence = "" if beside == Artifacts() else beside.model_dump_json()
-    return StoredTurn(role=turn.role.value, text=turn.text, ids=ids, evidence=evidence)
+    calls = json.dumps([dict(call) for call in turn.calls]) if turn.calls else ""
+    return StoredTurn(turn.role.value, turn.text, ids, evidence, turn.answers, calls)
 
 
 # -- what its next turn has of the codex
@@ -281,6 +315,8 @@ class StoredTurn:
     text: str
     ids: bytes = b""
     evidence: str = ""
+    tool_call_id: str = ""  # of a client's result
+    tool_calls: str = ""  # of an answer: calls of the client's tools, as JSON
     created: float = 0.0  # filled in when it is stored
 
 
@@ -352,9 +388,19 @@ class SessionStore:
             now = self._now(database)
             count = database.execute("SELECT count(*) FROM turns WHERE session = ?", (session,)).fetchone()[0]
             database.executemany(
-                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, '', '', ?)",  # two columns have no use
+                "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
-                    (session, number, turn.role, turn.text, turn.ids, turn.evidence, now)
+                    (
+                        session,
+                        number,
+                        turn.role,
+                        turn.text,
+                        turn.ids,
+                        turn.evidence,
+                        turn.tool_call_id,
+                        turn.tool_calls,
+                        now,
+                    )
                     for number, turn in enumerate(turns, start=count)
                 ],
             )
@@ -373,7 +419,8 @@ class SessionStore:
     def turns(self, session: int) -> list[StoredTurn]:
         """All of them, in their order."""
         rows = self.read(
-            "SELECT role, text, ids, evidence, created FROM turns WHERE session = ? ORDER BY number",
+            "SELECT role, text, ids, evidence, tool_call_id, tool_calls, created FROM turns WHERE session = ?"
+            " ORDER BY number",
             session,
         )
         return [StoredTurn(*row) for row in rows]

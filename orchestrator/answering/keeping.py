@@ -10,6 +10,7 @@ from orchestrator.answering.preparing import PreparedQuestion
 from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
 from orchestrator.karma.records import Kind
+from orchestrator.service import Message, ToolCall
 from orchestrator.wire.answers import CensorMark, NotedMemory
 
 
@@ -41,15 +42,17 @@ def saved(
     uid, turn, kept = ask.principal.uid, prepared.turn, SavedTurn(prepared.session)
     if ask.private:
         return kept
-    closed = turn.state.closed(turn.query, *finished.running)
+    closed = turn.state.closed(turn.query, *turn.running, *finished.running)
     asked, *answered = closed.turns[len(turn.state.turns) :]
     whole = (asked.model_copy(update={"attachments": prepared.attachments}), *answered)
+    if prepared.messages.results:  # the question and the calls are kept already
+        whole = (*turn.running[-len(prepared.messages.results) :], *finished.running)
     gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
     karma = prepared.recalled.karma
     conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma, prepared.variant)
     try:
         if prepared.session is None and ask.session is None:
-            conversations.close_messages(uid, codex, ask.messages, finished.text, conversation)
+            conversations.close_messages(uid, codex, [*ask.messages, answer_of(finished)], conversation)
             return kept
         if kept.session is None:
             kept = SavedTurn(conversations.sessions.create(uid, codex, ask.session or None), began=True)
@@ -58,6 +61,14 @@ def saved(
     except LoreError as fault:  # a full disk, or another question began a session of that name meanwhile
         return replace(kept, not_kept=fault.message)
     return kept
+
+
+def answer_of(finished: Finished) -> Message:
+    """As the client got it, and sends it back."""
+    calls = [call for turn in finished.running for call in turn.calls]
+    return Message(
+        "assistant", finished.text, tool_calls=tuple(ToolCall(one.id, one.name, one.arguments) for one in calls)
+    )
 
 
 def heard(prepared: PreparedQuestion, trace: str) -> HeardTurn:

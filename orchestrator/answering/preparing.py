@@ -19,6 +19,17 @@ from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
 from formatters.plugins import ContextNode
 from governor.ctc import HEADROOM, PromptLimits, limits_of
 from governor.settings import ClaimSettings
+from orchestrator.answering.client_tools import (
+    RESULTS_SHARE,
+    answered_calls,
+    cut_results,
+    cuts_reported,
+    open_calls,
+    refuse_strangers,
+    results_at_end,
+    shares,
+    tool_rules,
+)
 from orchestrator.answering.conversations import (
     Conversation,
     Conversations,
@@ -31,6 +42,7 @@ from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest, NotFound
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
@@ -71,15 +83,18 @@ log = logging.getLogger("lorekeep.relevance")
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
 TEMPERATURE = 0.7  # of a user's model, where the client names none
+NOTE_TOKENS = 64  # for what says that a result was cut, and the tokens at its seams
 NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
 
 
 class SplitMessages(NamedTuple):
-    """The question, the messages before it, and what the client's system messages say."""
+    """The question, the messages before it, and what the client's system messages say. `results`: of calls that the last
+    answer made; then the question is the one that this answer was given to, and `earlier` end with the answer."""
 
     question: str
     earlier: tuple[Message, ...]
     system: tuple[str, ...]
+    results: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,11 @@ class AskedQuestion:
         return self.codex_state is not None or self.ask.session is not None or self.session is not None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether results of a client's tools continue the turn: its prompt then only grows."""
+        return bool(self.messages.results)
+
+    @property
     def in_session(self) -> bool:
         """Whether its conversation is kept on disk."""
         return self.session is not None or (self.ask.session is not None and not self.ask.private)
@@ -149,6 +169,7 @@ class PreparedQuestion(AskedQuestion):
     unseen: tuple[str, ...]
     indexing: bool
     assemble_ms: float
+    cut: tuple[str, ...] = ()  # results of the client's tools
 
     @property
     def turn(self) -> TurnContext:
@@ -173,7 +194,7 @@ class PreparedQuestion(AskedQuestion):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        return (*self.within.actions, *self.shorter_answer, *self.unseen)
+        return (*self.cut, *self.within.actions, *self.shorter_answer, *self.unseen)
 
     @property
     def floor_key(self) -> FloorKey:
@@ -211,15 +232,16 @@ class Preparer:
         whole = self._turn(asked)
         turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
+        turn, composed, cut = await self._with_results(asked, turn, composed, limits)
         decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
         relevant = self._relevance(asked, composed, prefetch)
         recalled = await self._recalled(asked, composed, prefetch, limits, relevant, decision.asked.documents)
-        gathered = await self._evidence(decision, turn, chat_model)
-        came = self._with_context(asked, turn, relevant, recalled, gathered)
+        gathered = Gathered() if asked.goes_on else await self._evidence(decision, turn, chat_model)
+        came = turn if asked.goes_on else self._with_context(asked, turn, relevant, recalled, gathered)
         if came != turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
-        return self._prepared(asked, within, decision, prefetch, relevant, recalled, gathered)
+        return replace(self._prepared(asked, within, decision, prefetch, relevant, recalled, gathered), cut=cut)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
         """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
@@ -243,7 +265,10 @@ class Preparer:
         if session is not None:
             conversation = self.conversations.of_session(session, chat_model.tokens)
         else:
-            conversation = self.conversations.of_messages(ask.principal.uid, codex, messages.earlier)
+            form = chat_model.placement.calls
+            conversation = self.conversations.of_messages(ask.principal.uid, codex, messages.earlier, form)
+        if messages.results:
+            messages = messages._replace(question=question_of(conversation, messages.results))
         return AskedQuestion(
             ask=ask,
             messages=messages,
@@ -295,17 +320,44 @@ class Preparer:
         tools = [tool.name for tool in asked.chat_model.tools] or None
         codex, state = resumed(asked.conversation, asked.codex_state)
         around = environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools)
+        calling = asked.chat_model.placement.calls.written([("TOOL", "{…}")]) if client_tools else ""
         karma = asked.conversation.karma or PinnedKarma()
-        return TurnContext(
+        turn = TurnContext(
             identity=asked.served.view,
             sigil=sigil,
             codex=codex,
-            environment=around.model_copy(update={"about": karma.around}),
+            environment=around.model_copy(update={"about": karma.around, "calling": calling}),
             karma=karma.view,
-            state=state.model_copy(update={"attachments": asked.attachments}),
+            state=state,
             query=asked.messages.question,
             private=asked.ask.private,
         )
+        if not asked.goes_on:
+            came = state.model_copy(update={"attachments": asked.attachments})
+            return turn.model_copy(update={"state": came})
+        opened = state.reopened()
+        assert opened is not None, "a conversation without a question was refused"
+        before, _, since = opened
+        running = (*since, *answered_calls(since, asked.messages.results))
+        return turn.model_copy(update={"state": before, "running": running})
+
+    async def _with_results(
+        self, asked: AskedQuestion, turn: TurnContext, composed: Composed, limits: PromptLimits
+    ) -> tuple[TurnContext, Composed, tuple[str, ...]]:
+        """With new results cut where the prompt has no room for them, and what was cut."""
+        new = len(asked.messages.results)
+        if not new or composed.assembled.tokens <= limits.tokens:
+            return turn, composed, ()
+        since, results = turn.running[:-new], turn.running[-new:]
+        model = asked.chat_model
+        counts = await model.tokens.count([one.text for one in results])
+        room = room_for_results(composed.assembled, sum(counts), limits.tokens)
+        allowed = shares(counts, room)
+        most = [len(one.text) * may // max(1, had) for one, had, may in zip(results, counts, allowed, strict=True)]
+        shorter = cut_results(results, most)
+        turn = turn.model_copy(update={"running": (*since, *shorter)})
+        cut = cuts_reported(open_calls(since), [len(one.text) for one in results], shorter)
+        return turn, await model.composer.compose(turn, asked.ask.think), tuple(cut)
 
     def _text_now(self, path: str, digest: str) -> str:
         return self.library.catalog.document_by_digest(path, digest).text
@@ -379,6 +431,8 @@ class Preparer:
         )
         if not asked.ask.principal.may("memory:read"):
             return unremembered(question)
+        if asked.goes_on:
+            return replace(unremembered(question), karma=asked.conversation.karma or PinnedKarma())
         return await self.recall.recall(question, asked.conversation.karma)
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
@@ -459,10 +513,14 @@ class Preparer:
             tail=composed.assembled.tail,
             owner=ask.principal.uid,
             max_tokens=min(ask.max_tokens, room),
-            sampling=sampling_of(ask, self.greedy),
+            sampling=replace(sampling_of(ask, self.greedy), calls=self._calls(asked)),
             stop=(*ask.stop, *asked.chat_model.stop),
             marks=composed.assembled.marks,
         )
+
+    def _calls(self, asked: AskedQuestion) -> ToolRules | None:
+        model = asked.chat_model
+        return tool_rules(asked.ask, model.placement.calls, model.tools, sigil_of(asked.ask.principal))
 
 
 def job_of(job: InferenceJob, composed: Composed) -> InferenceJob:
@@ -504,9 +562,12 @@ def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:
 
 
 def split(messages: Sequence[Message]) -> SplitMessages:
-    """Raises InvalidRequest where they do not end with a question."""
+    """Raises InvalidRequest where they do not end with a question, or with results of calls."""
     system = tuple(one.content for one in messages if one.role == "system" and one.content)
     others = [one for one in messages if one.role != "system"]
+    refuse_strangers(others)
+    if results := results_at_end(others):
+        return SplitMessages("", tuple(others[: -len(results)]), system, results)
     if others and others[-1].role == "assistant":
         what = "the last message is the assistant's: an answer that a client begins is not continued here"
         raise InvalidRequest(what, "send a message with role user last")
@@ -515,6 +576,24 @@ def split(messages: Sequence[Message]) -> SplitMessages:
     if not others[-1].content.strip():
         raise InvalidRequest("the question is empty", "say what you want to know")
     return SplitMessages(others[-1].content, tuple(others[:-1]), system)
+
+
+def question_of(conversation: Conversation, results: Sequence[Message]) -> str:
+    """The question that the results belong to. Raises InvalidRequest where they belong to none."""
+    opened = conversation.state.reopened()
+    if opened is None:
+        raise InvalidRequest("messages: results of calls without the question", "send the whole conversation")
+    _, question, since = opened
+    answered_calls(since, results)
+    return question
+
+
+def room_for_results(prompt: Assembled, results: int, limit: int) -> int:
+    """Tokens that new results may have, which have so many: what is left beside all else, but no less than half of what is
+    left beside all but earlier turns."""
+    others = prompt.tokens - results
+    turns = prompt.blocks[ORDER.index(BlockKind.STATE)].tokens
+    return max(limit - others, share(max(0, limit - (others - turns)), RESULTS_SHARE)) - NOTE_TOKENS
 
 
 def tool_view(tool: ToolFunction) -> ToolView:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 from orchestrator.answering.inference import Inference, InferenceEvent
+from orchestrator.answering.parsing import AnswerParser
 from orchestrator.answering.preparing import PreparedQuestion, Preparer, job_of
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.messages import AnswerDelta, Completion, Reason, Sampling
@@ -90,8 +91,6 @@ class Ritual:
 
 
 def without_thoughts(text: str, *, thinking: bool) -> str:
-    from orchestrator.answering.agent import AnswerParser  # its framework is large
-
     parser = AnswerParser(calls=False, thinking=thinking)
     parts = [*parser.feed(text), *parser.end()]
     return "".join(part.delta for part in parts if isinstance(part, Text)).strip()

@@ -28,6 +28,7 @@ from orchestrator.service import (
     Text,
     Thought,
     ToolCall,
+    ToolChoice,
 )
 from orchestrator.wire.answers import (
     AnswerFunction,
@@ -43,6 +44,7 @@ from orchestrator.wire.answers import (
     PlanReply,
     PromptDetails,
     StreamedCall,
+    StreamedFunction,
     TokenChance,
     Usage,
     Waiting,
@@ -212,7 +214,9 @@ def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:
         logprobs=wanted_logprobs(body),
         stop=stops_of(body.stop),
         schema=schema_of(body.response_format),
-        tools=() if body.tool_choice == "none" else tuple(tool.function for tool in body.tools or ()),
+        tools=tuple(tool.function for tool in body.tools or ()),
+        tool_choice=tool_choice_of(body),
+        parallel_calls=body.parallel_tool_calls is not False,
         attachments=lore.attachments,
         client=client_of(lore),
         wait=lore.wait,
@@ -232,10 +236,23 @@ def refuse_unsupported(body: ChatRequest) -> None:
     """What would be answered wrongly if it were ignored."""
     if body.n not in (None, 1):
         raise InvalidRequest("n: one answer a request is all there is", "ask again for another")
-    if body.tool_choice not in (None, "auto", "none"):
-        raise InvalidRequest("tool_choice: only auto and none are offered", "name the tool in the question")
     if body.lore.session is not None and body.lore.continue_last:
         raise InvalidRequest("lore: session and continue exclude each other", "give one of them")
+
+
+def tool_choice_of(body: ChatRequest) -> ToolChoice:
+    """Raises InvalidRequest."""
+    choice, names = body.tool_choice or "auto", [tool.function.name for tool in body.tools or ()]
+    if choice in ("auto", "none"):
+        return ToolChoice("none" if choice == "none" else "auto")
+    if not names:
+        raise InvalidRequest("tool_choice: no tools are offered", "send `tools`, or leave out `tool_choice`")
+    if isinstance(choice, str):
+        return ToolChoice("required")
+    if choice.function.name not in names:
+        offered = ", ".join(names[:MOST_NAMED])
+        raise InvalidRequest(f"tool_choice: the tool {choice.function.name} is not offered", f"name one of: {offered}")
+    return ToolChoice("required", choice.function.name)
 
 
 def ignored(body: RequestShape) -> str:
@@ -315,6 +332,15 @@ def called(call: ToolCall) -> AnswerToolCall:
     return AnswerToolCall(id=call.id, type="function", function=function)
 
 
+def streamed(call: ToolCall, index: int) -> tuple[StreamedCall, StreamedCall]:
+    """As OpenAI streams it: first what is called, then the arguments."""
+    begun = StreamedFunction(name=call.name, arguments="")
+    return (
+        StreamedCall(index=index, id=call.id, type="function", function=begun),
+        StreamedCall(index=index, function=StreamedFunction(arguments=call.arguments)),
+    )
+
+
 def logprobs_of(chosen: Sequence[Chosen]) -> Logprobs:
     content = (
         ChosenToken(**dict(chance_of(each.token)), top_logprobs=tuple(map(chance_of, each.likeliest)))
@@ -370,8 +396,7 @@ class Chunks:
                 return [comment(WaitingComment(progress=event))]
             case ToolCall():
                 self.calls += 1
-                call = StreamedCall(index=self.calls - 1, **dict(called(event)))
-                return [self.choice(Delta(tool_calls=(call,)))]
+                return [self.choice(Delta(tool_calls=(part,))) for part in streamed(event, self.calls - 1)]
             case Answered():
                 return self.end(event)
 
@@ -412,9 +437,10 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> CompletionRe
                 case Waiting():
                     pass
     assert answered is not None, "an ask ends with Answered or raises"
+    said = "".join(text)
     message = AnswerMessage(
         role="assistant",
-        content="".join(text) if text or not calls else None,
+        content=said if said.strip() or not calls else None,
         reasoning_content="".join(thoughts),
         tool_calls=tuple(calls),
     )

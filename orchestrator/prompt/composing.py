@@ -193,10 +193,10 @@ class Assembler:
         return Floor(floor_name(self._root, blocks), blocks)
 
     async def _encoded(self, texts: Sequence[PromptPart]) -> list[Ids]:
-        """Ids of each part, in order."""
-        ids = [b""] * len(texts)
+        """Ids of each part, in order; of an answer those that it was generated with, where they are known."""
+        ids = [self._tokens.of_answer(part.text) if part.is_answer else b"" for part in texts]
         for control in (True, False):
-            places = [place for place, part in enumerate(texts) if part.control is control]
+            places = [place for place, part in enumerate(texts) if part.control is control and not ids[place]]
             for first in range(0, len(places), TEXTS_AT_ONCE):
                 some = places[first : first + TEXTS_AT_ONCE]
                 encoded = await self._tokens.encode([texts[place].text for place in some], control)
@@ -292,12 +292,24 @@ class TokenCache:
         return [known[key] for key in keys]
 
     async def count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, as content."""
-        return [len(ids) // ID_BYTES for ids in await self.encode(texts)]
+        """Tokens of each text as content, or as an answer."""
+        answers = [self.of_answer(text) for text in texts]
+        others = iter(await self.encode([text for text, ids in zip(texts, answers, strict=True) if not ids]))
+        return [len(ids or next(others)) // ID_BYTES for ids in answers]
 
     def learn(self, text: str, ids: Ids) -> None:
-        """The ids of a text that was generated: encoding it again need not give the same ones."""
+        """The ids of a text as content, which somebody else has encoded."""
         self._keep(_key(text, control=False), ids)
+
+    def learn_answer(self, text: str, ids: Ids) -> None:
+        """The ids of a text that was generated: encoding it again need not give the same ones, nor control tokens."""
+        self._keep(_ANSWER + _key(text, control=False), ids)
+
+    def of_answer(self, text: str) -> Ids:
+        """The ids that the text was generated with; empty where that is not known. Of an assistant's words alone: whatever
+        else has the same text is content, and has no control tokens."""
+        key = _ANSWER + _key(text, control=False)
+        return self._touched(key) if key in self._ids else b""
 
     @property
     def held(self) -> int:
@@ -319,6 +331,9 @@ class TokenCache:
         old = self._ids.pop(key, None)
         if old is not None:
             self._held -= len(old) + ENTRY_BYTES
+
+
+_ANSWER = b"a"
 
 
 def _key(text: str, control: bool) -> bytes:

@@ -361,10 +361,20 @@ class AnswerToolCall(ReplyShape):
     function: AnswerFunction = Field(description="what to call")
 
 
-class StreamedCall(AnswerToolCall):
-    """The same in a stream; a call is sent whole."""
+class StreamedFunction(SparseReply):
+    """What a piece adds to a call: first the tool, then its arguments."""
+
+    name: str = Field("", description="the tool, in the first piece")
+    arguments: str | None = Field(None, description="JSON, to be joined")
+
+
+class StreamedCall(SparseReply):
+    """A piece of a call. The first has its id and the tool."""
 
     index: int = Field(description="which of the answer's calls, from 0")
+    id: str = Field("", description="to be named with the result")
+    type: Literal["function"] | None = Field(None, description="OpenAI's word")
+    function: StreamedFunction = Field(description="what is added")
 
 
 class TokenChance(ReplyShape):

@@ -137,6 +137,9 @@ class ToolFunction(RequestShape):
     name: Annotated[Text, AfterValidator(of_one_line)] = Field(description="of one line")
     description: str | None = Field(None, description="what it does, for the model")
     parameters: dict[str, Any] | None = Field(None, description="a JSON schema of its arguments")
+    strict: bool | None = Field(
+        None, description="a schema that cannot be enforced is refused; else its arguments may then be any object"
+    )
 
 
 class ClientTool(RequestShape):
@@ -148,6 +151,24 @@ class ClientTool(RequestShape):
     @classmethod
     def _wrapped(cls, given: Any) -> Any:
         return given if not isinstance(given, dict) or "function" in given else {"function": given}
+
+
+class ToolName(RequestShape):
+    """Which tool."""
+
+    name: Text = Field(description="of a tool that is offered")
+
+
+class NamedTool(RequestShape):
+    """OpenAI's way to name the tool that is to be called; also one whose `function` is not wrapped."""
+
+    type: Literal["function"] = Field("function", description="OpenAI's word")
+    function: ToolName = Field(description="the tool")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrapped(cls, given: Any) -> Any:
+        return {"function": given} if isinstance(given, dict) and "name" in given else given
 
 
 class QuestionBody(RequestShape):
@@ -241,7 +262,10 @@ class ChatRequest(QuestionBody):
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
     response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
     tools: tuple[ClientTool, ...] | None = Field(None, description="tools of the client")
-    tool_choice: Any = Field(None, description="auto or none")
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
+        None, description="auto; none: no tool is called; required: one is; or the tool that is"
+    )
+    parallel_tool_calls: bool | None = Field(None, description="false: an answer makes one call at most")
     lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")
     prompt: bool = Field(False, description="/v1/plan only: report the exact text that the engine would get")
 

@@ -28,9 +28,9 @@ from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
-from orchestrator.answering.agent import AnswerParser
 from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
+from orchestrator.answering.parsing import AnswerParser
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import read as read_schema

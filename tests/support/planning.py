@@ -92,7 +92,8 @@ class SmallHouse:
     def __post_init__(self) -> None:
         self.tokens = TokenCache(self.encoder)
         template = ChatTemplate(TEMPLATE)
-        self.composer = Composer(builtin(), template, probe(template), Assembler(self.tokens, "root"))
+        self.placement = probe(template)
+        self.composer = Composer(builtin(), template, self.placement, Assembler(self.tokens, "root"))
         self.tools, self.stop, self.opens_thought = (), (), False
         self.sessions = SessionStore(self.folder / "sessions.sqlite3")
         self.memories = MemoryStore(self.folder / "memories.sqlite3")

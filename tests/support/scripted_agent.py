@@ -1,14 +1,16 @@
 """An agent over a small engine that says what it was told to say."""
 
 from array import array
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from codex.errors import CodexError
 from formatters.context import Evidence, TurnContext
 from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
+from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.preparing import job_of
 from orchestrator.engine.messages import (
     Admitted,
@@ -79,6 +81,7 @@ class Bench:
     calls: bool = True
     more: Sequence[Any] = ()
     texts: list[str] = field(default_factory=list)
+    parser: Callable[[], AnswerParser | BoundParser] | None = None
 
     def __post_init__(self) -> None:
         self.answerer = Answerer([SearchArchive(self.archive, self.tokens).search_archive, *self.more])
@@ -89,7 +92,8 @@ class Bench:
         return job_of(InferenceJob(0, "", b"", turn.sigil.uid, 100), composed)
 
     def answer(self, turn: TurnContext) -> AsyncIterator[AnswerEvent]:
-        model = EngineModel("scripted", self.engine, self.compose, self.tokens.learn, calls=self.calls)
+        parser = self.parser or partial(AnswerParser, calls=self.calls)
+        model = EngineModel("scripted", self.engine, self.compose, self.tokens.learn_answer, parser)
         return self.answerer.answer(turn, model)
 
     async def events(self, turn: TurnContext) -> list[AnswerEvent]:

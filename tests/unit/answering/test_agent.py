@@ -20,10 +20,10 @@ from orchestrator.answering.agent import (
     LAST_CALL,
     MOST_CHARS,
     MOST_REQUESTS,
-    AnswerParser,
     Finished,
     ParsedCall,
 )
+from orchestrator.answering.parsing import AnswerParser
 from orchestrator.engine.messages import (
     Admitted,
     PrefillProgress,

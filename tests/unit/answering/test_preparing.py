@@ -64,7 +64,7 @@ def test_a_sigil_is_who_the_kernel_says() -> None:
         ((), "must be the user's question"),
         ((Message("system", "be short"),), "must be the user's question"),
         ((Message("user", "how?"), Message("assistant", "so")), "an answer that a client begins is not continued"),
-        ((Message("user", "how?"), Message("tool", "42")), "must be the user's question"),
+        ((Message("user", "how?"), Message("tool", "42")), "a result without tool_call_id belongs to no call"),
         ((Message("user", " \n"),), "the question is empty"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_conversation_that_does_not_end_with_a_question_is_refused(messages, w
 
 def test_a_question_is_apart_from_what_was_said_before_and_from_the_client_s_system_messages():
     before, question = Message("user", "how?"), Message("user", "and why?")
-    assert split((Message("system", "be short"), before, question)) == ("and why?", (before,), ("be short",))
+    assert split((Message("system", "be short"), before, question)) == ("and why?", (before,), ("be short",), ())
 
 
 def test_the_safeguard_counts_the_parts_that_a_prompt_holds_and_not_those_of_which_there_is_nothing():

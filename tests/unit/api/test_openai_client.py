@@ -77,7 +77,10 @@ def test_thoughts_and_tool_calls_stream_apart_from_the_answer(client, stream):
         thoughts = [chunk.choices[0].delta for chunk in thought]
         assert [delta.reasoning_content for delta in thoughts if hasattr(delta, "reasoning_content")] == ["hm"]
         calls = [chunk.choices[0].delta.tool_calls for chunk in called]
-        assert [call[0].function.name for call in calls if call] == ["search_archive"]
+        (begun,), (given,) = [call for call in calls if call]
+        assert (begun.index, begun.id, begun.type, begun.function.name) == (0, "call-1", "function", "search_archive")
+        assert (begun.function.arguments, given.index, given.function.arguments) == ("", 0, '{"query": "x"}')
+        assert (given.id, given.function.name) == (None, None)
     else:
         assert thought.choices[0].message.reasoning_content == "hm"
         assert called.choices[0].finish_reason == "tool_calls"

@@ -278,7 +278,7 @@ async def test_the_cache_stays_within_its_budget(encoder: Encoder) -> None:
     assert await small.encode(texts) == whole
 
 
-async def test_generated_ids_stand_for_their_text(tokens: TokenCache) -> None:
+async def test_ids_that_somebody_else_encoded_stand_for_their_text(tokens: TokenCache) -> None:
     tokens.learn("ab", array("I", [7, 8]).tobytes())
     assert await tokens.encode(["ab"]) == [array("I", [7, 8]).tobytes()]
 

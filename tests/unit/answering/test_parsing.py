@@ -1,0 +1,88 @@
+"""Answers whose calls are bound to a form: whatever is parsed is a whole call, however the text comes in pieces."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formatters.calls import PLAIN_CALLS, CallFormat
+from orchestrator.answering.parsing import BoundParser, ParsedCall, parsed_calls
+from orchestrator.service import Text, Thought
+
+HERMES = CallFormat(
+    "hermes",
+    "<tool_call>",
+    '<tool_call>\n{"name": "',
+    '", "arguments": ',
+    "}\n</tool_call>",
+    '\n<tool_call>\n{"name": "',
+)
+MISTRAL = CallFormat("mistral", "[TOOL_CALLS]", "[TOOL_CALLS]", "[ARGS]", "", "[TOOL_CALLS]")
+NEMO = CallFormat("mistral", "[TOOL_CALLS]", '[TOOL_CALLS][{"name": "', '", "arguments": ', "}", ', {"name": "', "]")
+LLAMA = CallFormat("llama3", '{"name": "', '{"name": "', '", "parameters": ', "}")
+FORMS = (PLAIN_CALLS, HERMES, MISTRAL, NEMO, LLAMA)
+
+names = st.from_regex(r"[A-Za-z0-9_.:/-]{1,20}", fullmatch=True)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12) | st.sampled_from([one.end for one in FORMS]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+calls = st.lists(st.tuples(names, st.dictionaries(st.text(max_size=8), values, max_size=3)), min_size=1, max_size=3)
+
+
+def parts_of(
+    form: CallFormat, pieces: Sequence[str], *, cut: bool = False, offered: set[str] | None = None
+) -> list[Any]:
+    parser = BoundParser(form, offered if offered is not None else {"look", "find"})
+    return [*(part for piece in pieces for part in parser.feed(piece)), *parser.end(cut=cut)]
+
+
+def in_pieces(text: str, sizes: Sequence[int]) -> list[str]:
+    pieces, at = [], 0
+    for size in sizes:
+        pieces.append(text[at : at + size])
+        at += size
+    return [*pieces, text[at:]]
+
+
+@given(st.sampled_from(FORMS), calls, st.text(max_size=30), st.lists(st.integers(1, 9), max_size=40))
+def test_what_a_form_writes_is_read_in_whatever_pieces_it_comes(
+    form: CallFormat, made: list[tuple[str, dict[str, Any]]], said: str, sizes: list[int]
+) -> None:
+    made = made if form.between else made[:1]
+    said = said.replace(form.trigger, "").replace("<think>", "")
+    text = said + form.written([(name, json.dumps(arguments)) for name, arguments in made])
+    if text.find(form.trigger) != len(said):
+        return
+    parts = parts_of(form, in_pieces(text, sizes), offered={name for name, _ in made})
+    assert [part for part in parts if isinstance(part, ParsedCall)] == [ParsedCall(*one) for one in made]
+    assert "".join(part.delta for part in parts if isinstance(part, Text)) == said
+
+
+@given(st.sampled_from(FORMS), calls, st.data())
+def test_no_part_of_a_call_is_a_call(
+    form: CallFormat, made: list[tuple[str, dict[str, Any]]], data: st.DataObject
+) -> None:
+    text = form.written([(name, json.dumps(arguments)) for name, arguments in made[:1]])
+    cut = data.draw(st.integers(0, len(text.rstrip()) - 1))
+    assert parsed_calls(form, text[:cut]) == [] or text[:cut].rstrip("\n") == text.rstrip("\n")
+
+
+def test_a_call_that_was_cut_off_is_no_part_of_the_answer() -> None:
+    assert parts_of(HERMES, ["I look. ", '<tool_call>\n{"name": "lo'], cut=True) == [Text("I look. ")]
+
+
+@pytest.mark.parametrize(
+    "text", ["Write <tool_call> first.", '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>']
+)
+def test_what_only_looks_like_a_call_is_text(text: str) -> None:
+    assert "".join(part.delta for part in parts_of(HERMES, [text])) == text
+
+
+def test_a_thought_comes_before_a_call() -> None:
+    text = '<think>hm</think><tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    assert parts_of(HERMES, [text]) == [Thought("hm"), ParsedCall("look", {})]
