@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -202,8 +202,22 @@ class Conversations:
 
 def key_of(uid: int, codex: str | None, messages: Sequence[Message]) -> str:
     """The name of a stateless conversation that consists of these messages. One user never continues another's."""
-    named = repr((uid, codex, [_said(one) for one in messages if one.role != "system"]))
+    named = repr((uid, codex, [_said(one) for one in _joined(messages) if one.role != "system"]))
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _joined(messages: Sequence[Message]) -> Iterator[Message]:
+    """Some clients send what was said beside calls, and these, as messages of their own."""
+    last: Message | None = None
+    for one in messages:
+        if last is not None and last.role == one.role == "assistant" and one.tool_calls and not one.content:
+            last = replace(last, tool_calls=(*last.tool_calls, *one.tool_calls))
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
 
 
 def _said(message: Message) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from pydantic import ValidationError
+
 from orchestrator.api.chat import ASKING, ask_of, ignored, logprobs_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
 from orchestrator.api.names import ModelNotFound, is_missing, named_model
@@ -27,6 +29,7 @@ from orchestrator.wire.requests import (
     ClientTool,
     ContentPart,
     Function,
+    NamedTool,
     ResponseFormat,
     SchemaSpec,
     ToolFunction,
@@ -160,6 +163,7 @@ def chat_request(body: ResponseBody) -> ChatRequest:
         response_format=format_of(body.text),
         tools=tuple(map(tool_of, body.tools)) if body.tools else None,
         tool_choice=choice_of(body.tool_choice),
+        parallel_tool_calls=body.parallel_tool_calls,
         lore=body.lore,
     )
 
@@ -214,15 +218,21 @@ def tool_of(tool: ResponseTool) -> ClientTool:
     """Raises InvalidRequest."""
     if not tool.name or "\n" in tool.name or "\r" in tool.name:
         raise InvalidRequest("tools: a function has no name of one line", "name it")
-    function = ToolFunction(name=tool.name, description=tool.description, parameters=tool.parameters)
+    function = ToolFunction(
+        name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict
+    )
     return ClientTool(function=function)
 
 
 def choice_of(given: Any) -> Any:
-    """A function that is chosen stands within another object in the words of chat."""
-    if isinstance(given, dict) and given.get("type") == "function" and "function" not in given:
-        return {"type": "function", "function": {"name": given.get("name")}}
-    return given
+    """In the words of chat. Raises InvalidRequest."""
+    if given is None or given in ("auto", "none", "required"):
+        return given
+    try:
+        return NamedTool.model_validate(given)
+    except ValidationError:
+        words = "tool_choice: neither auto, none, required nor a function of the client"
+        raise InvalidRequest(words, "name the function") from None
 
 
 # -- an answer's events in the protocol's words

@@ -38,7 +38,9 @@ class ResponseTool(RequestShape):
     name: str = Field("", description="its name")
     description: str | None = Field(None, description="what it does, for the model")
     parameters: dict[str, Any] | None = Field(None, description="a JSON schema of its arguments")
-    strict: bool | None = Field(None, description="not looked at")
+    strict: bool | None = Field(
+        None, description="a schema that cannot be enforced is refused; else its arguments may then be any object"
+    )
 
 
 class TextFormat(RequestShape):
@@ -93,7 +95,7 @@ class ResponseBody(QuestionBody):
     reasoning: ReasoningSettings | None = Field(None, description="how the model thinks")
     tools: tuple[ResponseTool, ...] | None = Field(None, description="tools of the client")
     tool_choice: Any = Field(None, description="as in chat completions")
-    parallel_tool_calls: bool | None = Field(None, description="not looked at")
+    parallel_tool_calls: bool | None = Field(None, description="false: an answer makes one call at most")
     metadata: dict[str, str] | None = Field(None, description="sent back as it came")
     background: bool | None = Field(False, description="refused")
     conversation: Any = Field(None, description="refused: previous_response_id goes on")
