@@ -1,10 +1,11 @@
 """How much of a question texts hold, and which of them answer it best. Pure: the same texts and weights give the same.
 
-    text ─▶ passages, its lines ─▶ BM25 of each, of its words and of pieces of its words
+    text ─▶ passages, its lines ─▶ BM25 of each, of its words, of pieces of its words and of pairs of words in a row
             a passage counts as itself, + 0.5 of each one beside it, + 0.2 of each one behind that
-            the best passage counts; of more than one line the whole text is added
+            of several lines the best counts by half, the next by a quarter and so on, and the whole text is added
 
 A reply ("Yes, last week") belongs to what it replies to: the texts before and after one stand beside its lines.
+Two words in a row, as in "road trip", say more than each alone; one of them may be a function word ("a break").
 Pieces are three letters of a word and its ends: `_fe fes est st_`. They make words of one stem that the index parts
 (health, healthy), compounds, and misspelt words resemble each other. Knows no memory and no database.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 
 from codex.words import STOP_WORDS
 
@@ -26,6 +27,8 @@ TOKENIZER = "porter unicode61"  # of the index of memories: English endings do n
 K1, B = 1.2, 0.75  # of BM25: the values of Robertson and Zaragoza (2009), which are also SQLite's
 BESIDE, BEHIND = 0.5, 0.2  # what the passage beside one counts, and the one behind that
 PIECE = 0.125  # what a piece of a word counts, of a word; a word has about five
+PAIR = 0.2  # what two words in a row count, of a word; 0.1 to 0.3 find the same (decision 0033)
+NEXT = 0.5  # what the next best line counts, of the one before
 _WORD = re.compile(r"[^\W_]+")
 # The same of an ASCII text, in a quarter of the time.
 _BETWEEN = {sign: " " for sign in range(128) if not chr(sign).isalnum()}
@@ -64,9 +67,9 @@ class TextMatch:
     strength: float
 
 
-def matches(terms: Sequence[Term], candidates: Sequence[Candidate]) -> list[TextMatch]:
-    """Of each candidate, in their order."""
-    reader = _Reader(terms, {line for one in candidates for text in one.texts for line in lines_of(text)})
+def matches(question: str, terms: Sequence[Term], candidates: Sequence[Candidate]) -> list[TextMatch]:
+    """Of each candidate, in their order. `terms`: what is asked for of the question's words."""
+    reader = _Reader(question, terms, {line for one in candidates for text in one.texts for line in lines_of(text)})
     read = [list(map(reader.bag, lines_of(one.text))) for one in candidates]
     wholes = list(map(_joined, read))
     of_lines = _Okapi([line for lines in read for line in lines], reader.weights)
@@ -77,7 +80,7 @@ def matches(terms: Sequence[Term], candidates: Sequence[Candidate]) -> list[Text
             [_joined(list(map(reader.bag, lines_of(text)))) for text in texts] for texts in (one.before, one.after)
         )
         scores = windows([of_lines.score(bag) for bag in (*reversed(before), *lines, *after)])
-        strength = max(scores[len(before) : len(before) + len(lines)])
+        strength = together(scores[len(before) : len(before) + len(lines)])
         strength += of_wholes.score(whole) if len(lines) > 1 else 0.0
         found.append(TextMatch(reader.share(whole, before, after), strength))
     return found
@@ -90,6 +93,13 @@ def windows(scores: Sequence[float]) -> list[float]:
         one + BESIDE * (padded[at + 1] + padded[at + 3]) + BEHIND * (padded[at] + padded[at + 4])
         for at, one in enumerate(scores)
     ]
+
+
+def together(scores: Sequence[float]) -> float:
+    """Of one line its own; of several a half of the best, a quarter of the next and so on."""
+    if len(scores) == 1:
+        return scores[0]
+    return (1 - NEXT) * sum(one * NEXT**place for place, one in enumerate(sorted(scores, reverse=True)))
 
 
 def lines_of(text: str) -> list[str]:
@@ -124,10 +134,10 @@ def idf(held: int, total: int) -> float:
 
 
 class _Reader:
-    """Reads texts for one question: of each word what the question has too, which is its stem (`=stem`) and its pieces.
-    Function words are in no piece: they are in every text."""
+    """Reads texts for one question: of each word what the question has too, which is its stem (`=stem`) and its pieces; and
+    pairs of words (`+one two`). Function words are in no piece, and two of them are no pair: they are in every text."""
 
-    def __init__(self, terms: Sequence[Term], lines: Iterable[str]) -> None:
+    def __init__(self, question: str, terms: Sequence[Term], lines: Iterable[str]) -> None:
         self._tokens = {line: tokens(line) for line in lines}
         asked = {term.word: tokens(term.word) for term in terms}
         own = frozenset(token for parts in asked.values() for token in parts)
@@ -142,6 +152,7 @@ class _Reader:
         wanted = frozenset(piece for token in own for piece in pieces(token))
         shared = {token: wanted.intersection(pieces(token)) for token in vocabulary - STOP_WORDS}
         self._pieces = {token: found for token, found in shared.items() if found}
+        self._pairs = {pair for pair in pairwise(tokens(question)) if not STOP_WORDS.issuperset(pair)}
         self._bags: dict[str, Bag] = {}
 
     def bag(self, line: str) -> Bag:
@@ -154,6 +165,8 @@ class _Reader:
                     counts[piece] = counts.get(piece, 0) + 1
             for token in filter(self._stems.__contains__, read):
                 counts[self._stems[token]] = counts.get(self._stems[token], 0) + 1
+            for pair in self._pairs.intersection(pairwise(read)):
+                counts["+" + " ".join(pair)] = 1
             self._bags[line] = counts, len(read)
         return self._bags[line]
 
@@ -169,11 +182,14 @@ class _Reader:
 
 
 class _Okapi:
-    """BM25 among some texts. A piece of a word weighs by its idf among them."""
+    """BM25 among some texts. Pieces of words and pairs of words weigh by their idf among them."""
 
     def __init__(self, bags: Sequence[Bag], weights: Mapping[str, float]) -> None:
         held = Counter(chain.from_iterable(counts for counts, _ in bags))
-        self._weights = {part: weights.get(part, PIECE * idf(count, len(bags))) for part, count in held.items()}
+        number, kinds = len(bags), {"+": PAIR}
+        self._weights = {
+            part: weights.get(part, kinds.get(part[0], PIECE) * idf(count, number)) for part, count in held.items()
+        }
         self._usual = sum(length for _, length in bags) / max(1, len(bags)) or 1.0
 
     def score(self, bag: Bag) -> float:
@@ -187,7 +203,7 @@ class _Okapi:
 
 
 def _joined(bags: Sequence[Bag]) -> Bag:
-    """Of several lines the words alone: pieces are compared line by line."""
+    """Of several lines the words alone: pieces and pairs are compared line by line."""
     if len(bags) == 1:
         return bags[0]
     counts = dict[str, int]()

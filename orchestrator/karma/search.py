@@ -1,7 +1,7 @@
 """Memories that hold words of a question: how much of it each holds, and how well each answers it beside the others.
 
     similarity = Σ idf of the question's words that the memory holds / Σ idf of all its words        0..1
-    relevance  = strength (`passages`: BM25 of passages, words and pieces of words) / that of the best        0..1
+    relevance  = strength (`passages`: BM25 of passages, words, pairs and pieces of words) / that of the best        0..1
 
 Similarity says whether a memory answers at all: a word that no memory holds weighs most, so that a question about something
 unknown resembles nothing, whatever its other words are. Relevance is an order and is compared with no threshold.
@@ -131,7 +131,9 @@ class MemorySearch:
         texts = self._texts({one for before, after in around.values() for one in (*before, *after)} | around.keys())
         terms = [Term(word, weight) for word, weight in weights_of(counts, newest, entities).items()]
         periods = periods_of(question)
-        matched = matches(terms, [_candidate(texts, one, *sides, dated=bool(periods)) for one, sides in around.items()])
+        matched = matches(
+            question, terms, [_candidate(texts, one, *sides, dated=bool(periods)) for one, sides in around.items()]
+        )
         relevant = _relevance([one.strength for one in matched], periods, [texts[one].created for one in around])
         scored = [
             (value + MEANT * near.get(one, 0.0), texts[one], max(match.similarity, _similarity(near.get(one, 0.0))))

@@ -6,7 +6,7 @@ from contextlib import closing
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from orchestrator.karma.passages import TOKENIZER, Candidate, Term, matches, stems, tokens, windows
+from orchestrator.karma.passages import TOKENIZER, Candidate, Term, matches, stems, together, tokens, windows
 
 WORDS = some.sampled_from(
     ["deploy", "deploys", "deployed", "cache", "caching", "health", "healthy", "mail", "Yes", "last", "week", "Käse"]
@@ -19,21 +19,23 @@ CANDIDATES = some.lists(
 TERMS = some.lists(some.builds(Term, WORDS.map(str.lower), some.floats(0.1, 9)), unique_by=lambda one: one.word)
 
 
-@given(TERMS, CANDIDATES)
+@given(LINES, TERMS, CANDIDATES)
 @settings(deadline=None)
 def test_a_share_is_between_0_and_1_and_is_1_where_a_text_holds_every_word(
-    terms: list[Term], candidates: list[Candidate]
+    question: str, terms: list[Term], candidates: list[Candidate]
 ) -> None:
     every = Candidate(" ".join(term.word for term in terms))
-    *found, whole = matches(terms, [*candidates, every])
+    *found, whole = matches(question, terms, [*candidates, every])
     assert all(0 <= one.similarity <= 1 + 1e-9 and one.strength >= 0 for one in found)
     assert not terms or abs(whole.similarity - 1) < 1e-9
 
 
-@given(TERMS, CANDIDATES)
+@given(LINES, TERMS, CANDIDATES)
 @settings(deadline=None)
-def test_a_candidate_matches_as_it_does_in_any_order_of_them(terms: list[Term], candidates: list[Candidate]) -> None:
-    forth, back = matches(terms, candidates), matches(terms, candidates[::-1])[::-1]
+def test_a_candidate_matches_as_it_does_in_any_order_of_them(
+    question: str, terms: list[Term], candidates: list[Candidate]
+) -> None:
+    forth, back = matches(question, terms, candidates), matches(question, terms, candidates[::-1])[::-1]
     assert [round(one.strength, 9) for one in forth] == [round(one.strength, 9) for one in back]
     assert [one.similarity for one in forth] == [one.similarity for one in back]
 
@@ -41,8 +43,30 @@ def test_a_candidate_matches_as_it_does_in_any_order_of_them(terms: list[Term], 
 @given(TERMS, TEXTS, LINES)
 @settings(deadline=None)
 def test_what_stands_beside_a_text_never_lessens_its_share(terms: list[Term], text: str, beside: str) -> None:
-    alone, answered = (matches(terms, [one])[0].similarity for one in (Candidate(text), Candidate(text, [beside])))
+    alone, answered = (matches("", terms, [one])[0].similarity for one in (Candidate(text), Candidate(text, [beside])))
     assert answered >= alone
+
+
+@given(some.permutations(["cache", "deploy", "health", "mail", "week"]))
+def test_words_in_a_row_as_in_the_question_are_stronger_than_the_same_words_apart(words: list[str]) -> None:
+    terms = [Term(word, 1.0) for word in words]
+    said, apart, other = " ".join(words), " ".join([*words[::2], *words[1::2]]), Candidate("nothing of it")
+    inside, outside, _ = matches(f"Which {said} was it?", terms, [Candidate(said), Candidate(apart), other])
+    assert inside.strength > outside.strength
+    assert inside.similarity == outside.similarity
+    the_same = matches("", terms, [Candidate(said), Candidate(apart), other])
+    assert abs(the_same[0].strength - the_same[1].strength) < 1e-9
+
+
+@given(some.lists(some.floats(0, 9), min_size=1, max_size=9), some.integers(0, 8), some.floats(0, 9))
+def test_of_several_lines_each_that_answers_better_counts_and_none_makes_a_text_better_than_its_best(
+    scores: list[float], place: int, more: float
+) -> None:
+    place %= len(scores)
+    better = [*scores[:place], scores[place] + more, *scores[place + 1 :]]
+    assert together(scores) <= together(better) + 1e-9
+    assert max(scores) / 2 <= together(scores) <= max(scores) + 1e-9
+    assert together([more]) == more
 
 
 @given(some.lists(some.floats(0, 9), max_size=9))
