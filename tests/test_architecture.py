@@ -90,7 +90,18 @@ ALLOWED = {
     for target in WITHOUT_DAEMON
 }
 
-HEAVY = ("pydantic_ai", "lancedb", "pyarrow", "llama_cpp", "numpy", "starlette", "uvicorn", "tiktoken", "tree_sitter")
+HEAVY = (
+    "pydantic_ai",
+    "lancedb",
+    "pyarrow",
+    "llama_cpp",
+    "numpy",
+    "starlette",
+    "uvicorn",
+    "tiktoken",
+    "tree_sitter",
+    "mcp",
+)
 
 
 def sources() -> Iterator[Path]:

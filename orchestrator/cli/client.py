@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ class Daemon:
 
     def __init__(self, socket: str | None) -> None:
         self.connection = connected(candidates(socket, os.environ))
+        self._socket = self.connection.sock
 
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
@@ -84,6 +86,13 @@ class Daemon:
             ) from error
         finally:
             self.connection.close()
+
+    def leave(self) -> None:
+        """From another thread: what waits here ends with a Failure or with nothing, and the daemon ends the request."""
+        from socket import SHUT_RDWR
+
+        with suppress(OSError):  # it has ended already
+            self._socket.shutdown(SHUT_RDWR)
 
     def request(self, method: str, route: str, body: Any) -> "HTTPResponse":
         from http.client import HTTPException

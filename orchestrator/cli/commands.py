@@ -24,6 +24,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "ask": "ask.ask",
     "plan": "plan.plan",
     "search": "search.search",
+    "mcp": "mcp.mcp",
     "status": "status.status",
     "doctor": "doctor.doctor",
     "codex": "codex.app",

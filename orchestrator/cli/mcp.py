@@ -1,0 +1,151 @@
+"""`lore mcp`: the daemon as a server of the Model Context Protocol, on standard input and output.
+
+A thin client: each call is one request of the daemon's, on a connection of its own, in a thread of its own. A call that is
+cancelled closes its connection, and so does a client that leaves; the daemon ends what such a request runs. Nothing is kept
+between calls, so a daemon may start, stop and start again meanwhile.
+
+The protocol is its makers' library (`mcp`), imported when the command runs: both the handshake and the revision without one
+(2026-07-28). What the tools do is in `mcp_tools`.
+"""
+
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from orchestrator.cli import INTERRUPTED
+from orchestrator.cli import options as given
+from orchestrator.cli.client import Daemon, Failure
+from orchestrator.cli.mcp_tools import INSTRUCTIONS, TOOLS, Said, answer
+from orchestrator.wire.places import VERSION
+
+if TYPE_CHECKING:
+    from mcp import types
+    from mcp.server.context import ServerRequestContext
+    from mcp.server.lowlevel import Server
+
+    Context = ServerRequestContext[Any]
+
+T = TypeVar("T")
+Codex = Annotated[str | None, given.option("-c, --codex NAME", f"for calls that name none: {given.WHICH}")]
+
+
+def mcp(codex: Codex = None, socket: given.Socket = None) -> None:
+    """Serves other agents on standard input and output, by the Model Context Protocol."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # a thread waits for input: nothing else ends that
+    gc.disable()  # the library makes 300,000 objects that stay: looking through them is a fifth of its import
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="lore mcp: %(message)s")
+    server = Agents(socket, codex).server()
+    gc.freeze()
+    gc.enable()
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+class Agents:
+    """What an agent may ask for, of the daemon at `socket`; `codex` is meant where a call names none."""
+
+    def __init__(self, socket: str | None, codex: str | None) -> None:
+        self.socket = socket
+        self.codex = codex
+
+    def server(self) -> "Server":
+        from mcp.server.lowlevel import Server
+
+        return Server(
+            "lorekeep",
+            version=VERSION,
+            instructions=INSTRUCTIONS,
+            on_list_tools=self.list_tools,
+            on_call_tool=self.call_tool,
+        )
+
+    async def list_tools(self, _: "Context", __: Any) -> "types.ListToolsResult":
+        from mcp import types
+
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    description=tool.says,
+                    input_schema=tool.schema,
+                    annotations=None if tool.changes else types.ToolAnnotations(read_only_hint=True),
+                )
+                for tool in TOOLS.values()
+            ]
+        )
+
+    async def call_tool(self, context: "Context", asked: "types.CallToolRequestParams") -> "types.CallToolResult":
+        """A fault is the tool's answer, with what to do: an agent reads that, and shows a protocol's error to nobody."""
+        from mcp import types
+        from mcp.shared.exceptions import MCPError
+
+        tool = TOOLS.get(asked.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"no tool {asked.name!r}; there are {', '.join(TOOLS)}")
+        try:
+            text = await self.asked(
+                lambda daemon: answer(tool, daemon, asked.arguments or {}, self.codex, reports_to(context))
+            )
+        except Failure as failure:
+            return types.CallToolResult(content=[types.TextContent(text=words_of(failure))], is_error=True)
+        return types.CallToolResult(content=[types.TextContent(text=text)])
+
+    async def asked(self, ask: Callable[[Daemon], T]) -> T:
+        """What `ask` gives, in a thread; when this is cancelled the daemon's request ends. Raises Failure."""
+        import anyio.to_thread
+
+        call = DaemonCall(self.socket)
+        try:
+            return await anyio.to_thread.run_sync(partial(call.run, ask), abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            call.leave()
+            raise
+
+
+class DaemonCall:
+    """One request of the daemon's, from a thread; another may leave it at any moment."""
+
+    def __init__(self, socket: str | None) -> None:
+        self._socket = socket
+        self._daemon: Daemon | None = None
+        self._left = False
+
+    def run(self, ask: Callable[[Daemon], T]) -> T:
+        self._daemon = Daemon(self._socket)
+        if self._left:  # while it connected
+            self._daemon.leave()
+        try:
+            return ask(self._daemon)
+        finally:
+            self._daemon.connection.close()
+
+    def leave(self) -> None:
+        self._left = True
+        if self._daemon is not None:
+            self._daemon.leave()
+
+
+def reports_to(context: "Context") -> Said:
+    """Progress from a thread to the agent; it goes nowhere where the agent did not ask for it."""
+    from anyio.from_thread import run
+
+    def said(done: float, total: float | None, words: str) -> None:
+        run(context.session.report_progress, done, total, words)
+
+    return said
+
+
+def words_of(failure: Failure) -> str:
+    return "\n".join(filter(None, (failure.message, failure.hint)))
