@@ -4,6 +4,7 @@ tokenised.
 
 import asyncio
 import functools
+import json
 import os
 import sysconfig
 import tempfile
@@ -32,9 +33,10 @@ from governor.gguf import read_gguf
 from governor.model_shape import shape_of
 from governor.readings import GpuReading, HostReading, SensorSnapshot
 from governor.settings import GIB, GovernorSettings
-from orchestrator.answering.agent import Answerer, EngineModel, SearchArchive
+from orchestrator.answering.agent import MOST_REQUESTS, Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.preparing import job_of
+from orchestrator.answering.running import job_within, within_window
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
@@ -71,6 +73,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     return {
         "checkpoint files": checkpoints,
         "prompt assembly": assembly,
+        "agent, a round of a tool": rounds,
         "governing a question": governing,
         "tokenising": tokenising,
     }
@@ -127,6 +130,52 @@ def assembly(bench: Bench) -> Iterator[Row]:
         name = f"prompt assembly, 100k codex, {case}"
         yield at_most(name, "p50", 1_000 * seconds[len(seconds) // 2], middle, "ms")
         yield at_most(name, "p99", 1_000 * seconds[len(seconds) * 99 // 100], 15, "ms")
+
+
+def rounds(bench: Bench) -> Iterator[Row]:
+    """What the agent adds to a round of a turn: from the end of the call to the engine's next request, with a tool that
+    takes no time, on the same codex."""
+    seconds = sorted(asyncio.run(called(max(50, bench.runs))))
+    name = "agent, a round of a tool, 100k codex"
+    yield at_most(name, "p50", 1_000 * seconds[len(seconds) // 2], 5, "ms")
+    yield at_most(name, "p99", 1_000 * seconds[len(seconds) * 99 // 100], 15, "ms")
+
+
+async def called(turns: int) -> list[float]:
+    """Seconds of each round but the first of each turn."""
+    tokens = TokenCache(Words())
+    composer, engine = composer_of(tokens), Calling()
+    answerer = Answerer([SearchArchive(Nothing(), tokens).search_archive])
+
+    async def compose(turn: TurnContext) -> InferenceJob:
+        composed = await within_window(turn, composer.compose, 1_000_000)
+        return job_within(InferenceJob(0, "", b"", 0, 100), composed, 1_000_000)
+
+    for turn in questions(turns + 1):
+        engine.requests = 0
+        async for _ in answerer.answer(turn, EngineModel("calling", engine, compose, tokens.learn, calls=True)):
+            pass
+    return engine.taken[MOST_REQUESTS - 1 :]  # those of the first turn write and tokenise the floor
+
+
+class Calling:
+    """An engine that calls a tool for as long as it may, and notes how long it waits for the next request."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.taken: list[float] = []
+        self._said = 0.0
+
+    async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
+        if self.requests:
+            self.taken.append(time.perf_counter() - self._said)
+        self.requests += 1
+        last = self.requests == MOST_REQUESTS
+        call = {"name": "search_archive", "arguments": {"query": f"word {self.requests}"}}
+        text = "Yes." if last else f"<tool_call>{json.dumps(call)}</tool_call>"
+        self._said = time.perf_counter()
+        yield AnswerDelta(1, text, ids_to_bytes(range(len(text))))
+        yield Completion(1, Outcome.DONE, Reason.STOP, prompt=len(job.tail) // ID_BYTES, generated=1)
 
 
 async def composed(runs: int) -> list[float]:
