@@ -153,7 +153,7 @@ async def called(turns: int) -> list[float]:
 
     for turn in questions(turns + 1):
         engine.requests = 0
-        async for _ in answerer.answer(turn, EngineModel("calling", engine, compose, tokens.learn, calls=True)):
+        async for _ in answerer.answer(turn, EngineModel("calling", engine, compose, tokens.learn_answer)):
             pass
     return engine.taken[MOST_REQUESTS - 1 :]  # those of the first turn write and tokenise the floor
 
@@ -200,7 +200,7 @@ async def asked(runs: int) -> list[float]:
     taken = []
     for turn in questions(runs + 1):
         begun = time.perf_counter()
-        async for _ in answerer.answer(turn, EngineModel("silent", reached, compose, tokens.learn)):
+        async for _ in answerer.answer(turn, EngineModel("silent", reached, compose, tokens.learn_answer)):
             pass
         taken.append(reached.at - begun)
     return taken[1:]

@@ -106,7 +106,7 @@ class Loop:
 
     async def said(self, turn: TurnContext) -> list[AnswerEvent]:
         look = tools()
-        model = EngineModel("noise", self, self.compose, self.tokens.learn, calls=bool(self.bound))
+        model = EngineModel("noise", self, self.compose, self.tokens.learn_answer)
         return [event async for event in Answerer([look.symbol, look.read_file]).answer(turn, model)]
 
 
