@@ -377,6 +377,8 @@ def _behind_floor(before: Composed, now: Composed) -> _Difference | None:
         if new is None:
             return old.block, part_name(old), "removed"
         if old.text != new.text or old.control is not new.control:
+            if ORDER.index(old.block) < ORDER.index(new.block):  # a block that has nothing any more
+                return old.block, part_name(old), "removed"
             reason = "the chat template writes a closed turn otherwise" if new.control else "changed"
             return new.block, part_name(new), reason
     return None

@@ -2,11 +2,15 @@
 
 import multiprocessing
 import os
+import re
 import signal
 import sqlite3
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from orchestrator.cli.memory import replace_with
+from orchestrator.karma.changes import IMPORT
 from orchestrator.karma.records import CodeCitation, Kind, MemoryState, NewMemory
 from orchestrator.karma.store import MemoryStore
 
@@ -47,6 +51,55 @@ def test_after_a_hundred_kills_in_mid_write_nothing_promised_is_lost_and_nothing
     assert states == [MemoryState.NEW] + [MemoryState.SUPERSEDED] * (len(found) - 1)
     assert all(one.evidence == CITED for one in found)
     check_index(path, len(found))
+
+
+BATCH = 60
+
+
+def import_until_killed(path: Path, run: int, told: Connection) -> None:
+    store = MemoryStore(path)
+    for turn in range(1_000_000):
+        bodies = [NewMemory(ME, Kind.FACT, f"Fact {run} {turn} {number}.", source=IMPORT) for number in range(BATCH)]
+        told.send(store.add_all(ME, bodies))
+
+
+def export_until_killed(path: Path, run: int, told: Connection) -> None:
+    for turn in range(1_000_000):
+        replace_with(path, f"{run} {turn} " + "x" * 200_000 + "\n")
+        told.send(turn)
+
+
+def killed(work: Callable[[Path, int, Connection], None], path: Path, run: int) -> int:
+    """How often it told of a whole before it was killed in the next one."""
+    processes = multiprocessing.get_context("forkserver")
+    here, there = processes.Pipe(duplex=False)
+    worker = processes.Process(target=work, args=(path, run, there))
+    worker.start()
+    there.close()
+    first = [here.recv() for _ in range(1 + run % 3)]
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+    return len(first) + len(rest_of(here))
+
+
+def test_an_import_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "memories.sqlite3"
+    whole = sum(killed(import_until_killed, path, run) for run in range(8))
+    store = MemoryStore(path)
+    count = len(store.all_of(ME))
+    store.close()
+    assert count % BATCH == 0
+    assert whole <= count // BATCH <= whole + 8
+
+
+def test_an_exported_file_is_whole_however_often_the_export_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "fact-0123456789.md"
+    for run in range(12):
+        killed(export_until_killed, path, run)
+        assert re.fullmatch(rf"{run} \d+ x{{200000}}\n", path.read_text())
+    replace_with(path, "mended")
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
 def rest_of(here: Connection) -> list[str]:

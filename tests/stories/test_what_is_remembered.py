@@ -112,6 +112,35 @@ def test_a_conversation_keeps_its_memories_to_the_byte_until_it_asks_about_somet
     )
 
 
+def test_each_turn_says_what_broke_its_prefix_once_and_the_turns_after_it_nothing(house):
+    cache, seen = add(house, "The cache is Redis."), []
+
+    def turn(question):
+        found = asked(house, question, "broken")[1]["broke_at"]
+        seen.append(None if found is None else (found["block"], found["why"]))
+
+    for question in ("what is the cache?", "why is that?"):
+        turn(question)
+    censor = add(house, "Never push to main.", "--kind", "censor")
+    for question in ("and why so?", "since when?"):
+        turn(question)
+    house.json("memory", "retire", censor["id"])
+    for question in ("is it fast?", "how fast?"):
+        turn(question)
+    house.json("memory", "forget", cache["id"])
+    for question in ("how slow?", "is it so?"):
+        turn(question)
+    came, retired, gone = (
+        ("karma", f"refreshed: {why}")
+        for why in (
+            f"constraint {censor['id']} holds now",
+            f"memory {censor['id']} changed",
+            f"memory {cache['id']} changed",
+        )
+    )
+    assert seen == [None, None, came, None, retired, None, gone, None]
+
+
 def test_the_memories_of_a_conversation_are_the_same_after_a_restart(house):
     add(house, "The cache is Redis.")
     asked(house, "what is the cache?", "restarted")

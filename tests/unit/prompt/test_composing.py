@@ -15,6 +15,8 @@ from formatters.context import (
     EnvironmentView,
     Evidence,
     IdentityView,
+    KarmaEntry,
+    KarmaView,
     SigilView,
     StateView,
     TurnContext,
@@ -71,6 +73,16 @@ async def test_the_first_block_that_differs_is_named(
     before = await compose(a_turn("Where?"))
     now = await compose(a_turn("Why?", **{"state": CLOSED, **changed}))
     assert broke_at(before, now) == place
+
+
+async def test_a_block_that_has_nothing_any_more_is_where_the_prompt_broke(
+    compose: Callable[..., object], a_turn: Turns
+) -> None:
+    one = KarmaEntry(heading="Known Information", text="The cache is Redis.", source="memory:1")
+    before = await compose(a_turn("Where?", karma=KarmaView(entries=(one,))))
+    found = broke_at(before, await compose(a_turn("Why?", state=CLOSED)), {BlockKind.KARMA: "memory 1 changed"})
+    assert found is not None
+    assert (found.block, found.why) == ("karma", "memory 1 changed")
 
 
 async def test_a_changed_file_and_a_new_amendment_are_named(compose: Callable[..., object], a_turn: Turns) -> None:

@@ -30,7 +30,7 @@ def filled(kind: Any, text: str) -> Any:
         return [filled(arguments[0], text)]
     if origin is Mapping:
         return {text: {"description": text, "enum": [text]}}
-    return {str: text, int: 1, bool: True, Role: Role.USER}[kind]
+    return {str: text, int: 1, float: 1.0, bool: True, Role: Role.USER}[kind]
 
 
 def field_of(view: type[BaseModel], name: str, text: str) -> Any:
