@@ -140,7 +140,10 @@ def chosen_gpu(snapshot: SensorSnapshot, gpu: str | None = None) -> GpuReading |
 
 
 def _known(where: str, total: int | None, free: int | None, own: int | None) -> MemoryReading | None:
-    return None if total is None or free is None else MemoryReading(where, total, free, own)
+    """Figures that cannot be, as of a driver that starts, are unknown: a grant by them would end codices."""
+    if total is None or free is None or not 0 <= free <= total or not total:
+        return None
+    return MemoryReading(where, total, free, None if own is None else min(max(0, own), total - free))
 
 
 def pooled(gpus: Sequence[GpuReading], shares: Sequence[float]) -> GpuReading:
