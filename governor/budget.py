@@ -141,6 +141,15 @@ class MemoryBudget:
             Bound.RAM: f"RAM holds no more KV of the layers on the CPU ({self.gpu_layers} of {self.layers} on the GPU)",
         }[self.bound]
 
+    @property
+    def shortage(self) -> str:
+        """Why not one token can be held, with the numbers; "" where some can."""
+        if self.cells:
+            return ""
+        if self.kv_hard:
+            return self.reason
+        return f"the model takes {size(self.fixed)} of {self.where} beside KV, and {size(self.ours)} may be ours"
+
     def granting_as(self, former: "MemoryBudget") -> "MemoryBudget":
         """What is known now, under the number and with the tokens of a former grant."""
         return replace(
@@ -260,7 +269,9 @@ def _planned(
     if ours.demand is None:
         return None, "no model is chosen"
     if memory is None:
-        return before.budget, "" if before.budget else "how much memory there is cannot be read"
+        gpu = settings.memory.gpu
+        unread = "how much memory there is" if gpu is None else f"the memory of GPU {gpu}, which governor.gpu names,"
+        return before.budget, "" if before.budget else f"{unread} cannot be read"
     number = 1 if before.budget is None else before.budget.number + 1
     free = max(0, (snapshot.host.ram_available or 0) - (ours.elsewhere - ours.elsewhere_held))
     demand = replace(ours.demand, host_free=free, overhead=before.overhead or 0)

@@ -281,7 +281,7 @@ class Preparer:
             began=time.monotonic(),
             where=await self._where(ask, codex_state),
             served=await self.lifecycle.served(codex_state, ask.identity),
-            grant=self.machine.grant,
+            grant=self.machine.usable_grant,
         )
 
     async def _codex_and_session(self, ask: Ask) -> tuple[Session | None, CodexState | None, str]:

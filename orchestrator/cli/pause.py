@@ -5,6 +5,7 @@ meanwhile keeps the memory free until the connection is made again.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,8 @@ def pause(
     socket: given.Socket = None,
 ) -> None:
     """Takes the model out of the memory, until `lore resume`, for a time, or while a command runs."""
+    if command and as_json:
+        raise Failure(faults.USAGE, "--json has no meaning with a command, whose output is its own", "leave one out")
     if command:
         raise typer.Exit(while_paused(command, duration, socket))
     progress("waiting for running answers")
@@ -81,7 +84,7 @@ def while_paused(command: list[str], duration: str | None, socket: str | None) -
     if program is None:
         found = os.path.exists(command[0])  # noqa: PTH110 - as it was typed
         status, why = (NOT_EXECUTABLE, "may not be run") if found else (NOT_FOUND, "is no command")
-        raise Failure(status, f"{command[0]} {why}; nothing was paused", "lore pause -- CMD...")
+        raise Failure(status, f"{shlex.quote(command[0])} {why}; nothing was paused", "lore pause -- CMD...")
     held = HeldPause(socket, f"lore pause -- {os.path.basename(command[0])}", duration)  # noqa: PTH119
     held.begin()
     with passed_on() as pass_to:

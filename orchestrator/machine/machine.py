@@ -24,13 +24,14 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import EngineSnapshot, Grant
 from orchestrator.engine.model import ModelInfo
-from orchestrator.errors import LoreError, NotReady
+from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.prompt.coverage import FloorRoom
 from orchestrator.prompt.situation import Levels
 
 log = logging.getLogger("lorekeep.governor")
 
 AGAIN_SECONDS = 2.0  # after a fault
+ROOM = "end programs that hold memory, raise governor.vram_limit, lower governor.margin, or choose a smaller model"
 
 
 class MachineFollower(Protocol):
@@ -153,6 +154,13 @@ class Machine:
     def grant(self) -> Grant:
         budget = self.budget
         return Grant(budget.number, budget.cells, budget.window, self.outlook.power.prefill_share)
+
+    @property
+    def usable_grant(self) -> Grant:
+        """The same for a question. Raises OverBudget where it grants nothing: no question is short enough."""
+        if shortage := self.budget.shortage:
+            raise OverBudget(f"no token can be held: {shortage}", ROOM)
+        return self.grant
 
     @property
     def longest(self) -> int:

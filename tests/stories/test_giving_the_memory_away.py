@@ -162,6 +162,9 @@ def test_a_command_that_cannot_be_started_pauses_nothing_or_resumes_at_once(hous
     damaged = tmp_path / "damaged"
     damaged.write_bytes(b"\x7fELF")
     damaged.chmod(0o700)
+    assert house.lore("pause", "--", "").stderr.startswith("lore: '' is no command; nothing was paused")
+    both = house.lore("pause", "--json", "--", "true")
+    assert (both.returncode, both.stdout, away(house)) == (2, "", None)
     for command, status in (("no-such-command", 127), (tmp_path / "no-program", 126), (damaged, 126)):
         done = house.lore("pause", "--", command)
         assert (done.returncode, str(command) in done.stderr) == (status, True), done.stderr

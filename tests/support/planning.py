@@ -105,6 +105,10 @@ class SmallHouse:
 
     # -- what the rooms around ask for
 
+    @property
+    def usable_grant(self) -> Grant:
+        return self.grant
+
     async def candidates(self, asked: str | None, cwd: str) -> list[ReadableCodex]:
         del asked, cwd
         return [ReadableCodex("demo", "/src/demo")] if self.codex else []

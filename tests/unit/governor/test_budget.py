@@ -91,6 +91,23 @@ def test_the_reason_of_a_window_names_the_limit_with_its_numbers() -> None:
     assert "of 33 on the GPU" in spilled.reason
 
 
+@pytest.mark.parametrize(
+    ("memory", "limit", "demand", "said"),
+    [
+        (vram(24), 1, {"gpu_layers": 33}, "the model takes 4.1 GiB of VRAM beside KV, and 0 KiB may be ours"),
+        (vram(0.5, total=0.5), None, {"gpu_layers": 33}, "the model takes 4.1 GiB of VRAM beside KV, and 0 KiB may be"),
+        (vram(3, total=3), None, {}, "RAM holds no more KV of the layers on the CPU ("),
+        (vram(24), None, {}, ""),
+    ],
+)
+def test_a_limit_that_cannot_be_met_and_a_model_larger_than_all_say_why_nothing_is_held(
+    memory: MemoryReading, limit: int | None, demand: dict[str, int], said: str
+) -> None:
+    budget = granted(memory, limit, **demand)
+    assert (budget.cells == 0) is bool(said)
+    assert budget.shortage.startswith(said)
+
+
 def test_another_context_is_another_grant() -> None:
     one, other = granted(vram(24), context=8_192), granted(vram(24), context=16_384)
     assert (one.cells, one.same_grant(other, 0.02)) == (other.cells, False)

@@ -122,7 +122,9 @@ def test_a_chosen_gpu_is_found_by_index_or_uuid_and_its_absence_is_no_reason_to_
         settings = replace(SETTINGS, memory=replace(SETTINGS.memory, gpu=gpu))
         outlook = next_outlook(None, snapshot(), ours, settings)
         assert (outlook.budget is not None) is found
-        assert outlook.unplanned == ("" if found else "how much memory there is cannot be read")
+        assert outlook.unplanned == (
+            "" if found else "the memory of GPU GPU-9, which governor.gpu names, cannot be read"
+        )
 
 
 def test_without_a_model_there_is_pressure_but_no_grant() -> None:

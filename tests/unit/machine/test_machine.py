@@ -13,10 +13,11 @@ from governor.footprint import KvPlan
 from governor.model_shape import Layer
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
-from governor.settings import GIB, MIB, GovernorSettings, PressureSettings, SamplerSettings
+from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import EngineSpec
+from orchestrator.errors import OverBudget
 from orchestrator.machine.machine import Machine, ModelCosts
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,13 @@ class Card:
     def read(self, own_pids, now):
         card = replace(gpu(0, 24 * GIB, self.free), clock_reasons=self.reasons)
         return SensorSnapshot(now, (card,), replace(HostSensor().read(own_pids, now), on_battery=False))
+
+
+class NoCard:
+    """The host's sensors alone."""
+
+    def read(self, own_pids, now):
+        return SensorSnapshot(now, (), HostSensor().read(own_pids, now))
 
 
 class Watched:
@@ -111,6 +119,17 @@ async def test_a_fault_of_who_follows_does_not_end_the_watch(fault):
         watched.card.free = 20 * GIB
         await watched.moved.until(lambda: watched.told[-1] == "")
         assert watched.followed >= 2
+
+
+async def test_a_question_is_refused_with_the_numbers_where_the_limit_leaves_no_room_for_the_model():
+    watched = Watched()
+    limited = replace(SETTINGS, memory=MemorySettings(vram_limit="1"))
+    watched.machine = Machine(NoCard(), limited, ModelCosts(SHAPE, KvPlan()), watched.client)
+    async with watched:
+        assert (watched.machine.grant.cells, watched.machine.grant.window) == (0, 0)
+        with pytest.raises(OverBudget, match=r"no token can be held: the model takes .* of RAM beside KV") as refused:
+            _ = watched.machine.usable_grant
+        assert "governor.vram_limit" in refused.value.hint
 
 
 async def test_while_a_gpu_is_throttled_power_is_saved_and_prompts_get_half_of_their_time_beside_answers():
