@@ -150,7 +150,7 @@ def call_of(form: CallForm, name: str, at: int, spelling: Spelling) -> str:
 # -- arguments
 
 
-def parameters_of(schema: str) -> Words:
+def parameters_of(schema: str, *, strict: bool) -> Words:
     """A tool's schema, read, as one of an object: arguments are nothing else, and a tool without parameters takes none.
     Raises SchemaRefused, and what is UNFORESEEN."""
     check_depth(schema)
@@ -159,7 +159,7 @@ def parameters_of(schema: str) -> Words:
         given = {"type": "object", **given}
     if isinstance(given, dict) and given.get("properties") == {} and "patternProperties" not in given:
         given = {"additionalProperties": False, **given}
-    found = read(json.dumps(given))
+    found = read(json.dumps(given), loosely=not strict)
     if not isinstance(found, dict):
         raise SchemaRefused("the JSON schema of its arguments is no object")
     return found

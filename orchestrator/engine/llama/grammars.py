@@ -122,7 +122,7 @@ class Grammars:
     ) -> Part:
         """Of the tool at this place. `alone`: if it can be compiled by itself. Raises SchemaRefused for a strict one."""
         try:
-            part = arguments_of(at, parameters_of(tool.parameters), form.form, spelling)
+            part = arguments_of(at, parameters_of(tool.parameters, strict=tool.strict), form.form, spelling)
             if alone:
                 self._matcher(grammar_of("\n".join([f"start: args_{at}", TEXT, ANY_NAME, *part.rules]), {}, [part]))
         except (SchemaRefused, *UNFORESEEN) as error:
@@ -193,7 +193,7 @@ def json_grammar(words: Any) -> dict[str, Any]:
 
     taken = json.dumps(words, ensure_ascii=False, allow_nan=False)
     escapes = ESCAPES + "u" if CONTROL.search(taken) else ESCAPES
-    # A oneOf is an anyOf: an answer may fit several alternatives.
+    # A oneOf is an anyOf here: the door has seen to it that no answer fits several alternatives.
     options: Any = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
     found: dict[str, Any] = json.loads(LLMatcher.grammar_from_json_schema(taken, overrides=options))["grammars"][0]
     return found

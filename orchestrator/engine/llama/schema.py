@@ -14,10 +14,12 @@ from typing import Any
 from urllib.parse import unquote
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.llama.alternatives import Alternatives
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES
 
 MOST_DEPTH = 32
 MOST_PARTS = 20_000  # schemas within a schema, once parts of an allOf are merged where they are used
+MOST_COMPARED = 50_000  # alternatives of oneOf, and what is in them: 0.2 s
 MOST_PROPERTIES = 400  # of one object: compiled in 12 ms, 900 in 0.13 s
 MOST_PATTERNS = 64  # patternProperties of a schema: each is compared with each, 5 s for 400
 MOST_REPEATS = 5000  # of one item, and of a character by repetitions within one another: 100,000 take 0.2 s for a token
@@ -45,6 +47,14 @@ OF_OTHERS = frozenset((*EARLIER, *EDITORS, *GENERATORS, "name", "version", "self
 SAYS_NOTHING = {"uniqueItems": False, "nullable": False}
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 UUIDS = ("uuid1", "uuid2", "uuid3", "uuid4", "uuid5")
+# llguidance knows months of 30 days but no leap years, has the year 0 and a second 60 of any minute, and other letters than
+# T and Z. An answer has what every reader takes.
+YEAR, ANY_DAY = r"([1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9])", r"(0[1-9]|[12]\d|3[01])"
+LEAP = r"(\d{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
+DAY = rf"((0[13578]|1[02])-{ANY_DAY}|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
+DATE = rf"({YEAR}-{DAY}|{LEAP}-02-29)"
+TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+PATTERNS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
 BOUNDS = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), MOST_REPEATS),
     **dict.fromkeys(LIMITS, MOST_WHOLE),
@@ -90,8 +100,9 @@ def said(text: str) -> str:
 # -- a schema, read
 
 
-def read(schema: str) -> Any:
-    """A schema whose every answer fits the given one, in words that are enforced. Raises SchemaRefused, ValueError."""
+def read(schema: str, *, loosely: bool = False) -> Any:
+    """A schema whose every answer fits the given one, in words that are enforced; `loosely`: but for a `oneOf`, of which it
+    may fit several. Raises SchemaRefused, ValueError."""
     size = len(schema.encode())
     if size > MOST_SCHEMA_BYTES:
         raise SchemaRefused(f"the JSON schema has {size} bytes; at most {MOST_SCHEMA_BYTES} are taken")
@@ -100,7 +111,7 @@ def read(schema: str) -> Any:
         root = json.loads(schema)
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
-    return _Reader(root).read(root)
+    return _Reader(root, loosely=loosely).read(root)
 
 
 def check_depth(schema: str) -> None:
@@ -115,9 +126,10 @@ def check_depth(schema: str) -> None:
 class _Reader:
     """What is malformed stays as it is: llguidance says so."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Any, *, loosely: bool) -> None:
         self._root = root
-        self._parts = self._patterns = 0
+        self._loosely = loosely
+        self._parts = self._patterns = self._compared = 0
         self._factor = 1
 
     def read(self, given: Any) -> Any:
@@ -125,6 +137,8 @@ class _Reader:
         if not isinstance(given, dict):
             return given
         words = unannotated(given)
+        if "oneOf" in words:
+            words = self._with_discriminator(words, given.get("discriminator"))
         words = {key: value for key, value in words.items() if key not in SAYS_NOTHING or value != SAYS_NOTHING[key]}
         for keyword in words.keys() - ENFORCED:
             raise SchemaRefused(f"the keyword {keyword} is not enforced: leave it out or say it otherwise")
@@ -132,6 +146,15 @@ class _Reader:
             words = self._combined(words)
         self._check(words)
         return closed(self._inside(typed(words)))
+
+    def _with_discriminator(self, words: Words, discriminator: Any) -> Words:
+        """With the property that tells the alternatives apart in each of them, and refused where nothing does."""
+        named = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
+        always = frozenset((named,)) if isinstance(named, str) else frozenset[str]()
+        if not self._loosely and not Alternatives(self._target, self._compare, always).apart(words["oneOf"]):
+            raise SchemaRefused("an answer might fit two alternatives of a oneOf: say anyOf, or what tells them apart")
+        tagged = [{"allOf": [one, {"required": [name]}]} for one in words["oneOf"] for name in always]
+        return {**words, "oneOf": tagged or words["oneOf"]}
 
     def _combined(self, words: Words) -> Words:
         """Objects become one, so that it can be closed; llguidance combines everything else."""
@@ -197,6 +220,11 @@ class _Reader:
             found[keyword] = self.read(words[keyword])
         return found
 
+    def _compare(self) -> None:
+        self._compared += 1
+        if self._compared > MOST_COMPARED:
+            raise SchemaRefused("the JSON schema has too many alternatives of oneOf to tell them apart: say anyOf")
+
     def _count(self, parts: int) -> None:
         self._parts += parts
         if self._parts > MOST_PARTS:
@@ -256,6 +284,10 @@ def typed(words: Words) -> Words:
         words = {"items": False, **length, **words}
     if words.get("format") in UUIDS:
         words = {**words, "format": "uuid"}
+    if words.get("format") in PATTERNS and "pattern" not in words:
+        words = {
+            key: value for key, value in {**words, "pattern": PATTERNS[words["format"]]}.items() if key != "format"
+        }
     if "pattern" in words:
         words = {**words, "pattern": rust_pattern(words["pattern"])}
     if "patternProperties" in words:
