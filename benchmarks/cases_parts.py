@@ -35,8 +35,7 @@ from governor.readings import GpuReading, HostReading, SensorSnapshot
 from governor.settings import GIB, GovernorSettings
 from orchestrator.answering.agent import MOST_REQUESTS, Answerer, EngineModel, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
-from orchestrator.answering.preparing import job_of
-from orchestrator.answering.running import job_within, within_window
+from orchestrator.answering.running import job_of, job_within, within_window
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (

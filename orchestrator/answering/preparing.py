@@ -37,6 +37,7 @@ from orchestrator.answering.conversations import (
     resumed,
 )
 from orchestrator.answering.grounding import Passage, Pointed, pointed
+from orchestrator.answering.running import with_stubs
 from orchestrator.codices.coverages import one_line
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
@@ -83,6 +84,7 @@ log = logging.getLogger("lorekeep.relevance")
 ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
 TEMPERATURE = 0.7  # of a user's model, where the client names none
+TOKEN_CHARS = 16  # a token of a text that is worth reading has fewer
 NOTE_TOKENS = 64  # for what says that a result was cut, and the tokens at its seams
 NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
 
@@ -338,26 +340,30 @@ class Preparer:
         opened = state.reopened()
         assert opened is not None, "a conversation without a question was refused"
         before, _, since = opened
-        running = (*since, *answered_calls(since, asked.messages.results))
-        return turn.model_copy(update={"state": before, "running": running})
+        results = answered_calls(since, asked.messages.results)
+        results = cut_results(results, [TOKEN_CHARS * asked.grant.window] * len(results))  # before they are tokenised
+        return turn.model_copy(update={"state": before, "running": (*since, *results)})
 
     async def _with_results(
         self, asked: AskedQuestion, turn: TurnContext, composed: Composed, limits: PromptLimits
     ) -> tuple[TurnContext, Composed, tuple[str, ...]]:
         """With new results cut where the prompt has no room for them, and what was cut."""
         new = len(asked.messages.results)
-        if not new or composed.assembled.tokens <= limits.tokens:
+        if not new:
             return turn, composed, ()
         since, results = turn.running[:-new], turn.running[-new:]
-        model = asked.chat_model
-        counts = await model.tokens.count([one.text for one in results])
-        room = room_for_results(composed.assembled, sum(counts), limits.tokens)
-        allowed = shares(counts, room)
-        most = [len(one.text) * may // max(1, had) for one, had, may in zip(results, counts, allowed, strict=True)]
-        shorter = cut_results(results, most)
-        turn = turn.model_copy(update={"running": (*since, *shorter)})
-        cut = cuts_reported(open_calls(since), [len(one.text) for one in results], shorter)
-        return turn, await model.composer.compose(turn, asked.ask.think), tuple(cut)
+        whole, model = answered_calls(since, asked.messages.results), asked.chat_model
+        if composed.assembled.tokens > limits.tokens:
+            counts = await model.tokens.count([one.text for one in results])
+            allowed = shares(counts, room_for_results(composed.assembled, sum(counts), limits.tokens))
+            sizes = zip(results, counts, allowed, strict=True)
+            results = cut_results(whole, [len(one.text) * may // max(1, had) for one, had, may in sizes])
+            for running in (since, *with_stubs(since)):
+                turn = turn.model_copy(update={"running": (*running, *results)})
+                composed = await model.composer.compose(turn, asked.ask.think)
+                if without_turns(composed.assembled) <= limits.tokens:
+                    break
+        return turn, composed, tuple(cuts_reported(open_calls(since), [len(one.text) for one in whole], results))
 
     def _text_now(self, path: str, digest: str) -> str:
         return self.library.catalog.document_by_digest(path, digest).text
@@ -523,12 +529,6 @@ class Preparer:
         return tool_rules(asked.ask, model.placement.calls, model.tools, sigil_of(asked.ask.principal))
 
 
-def job_of(job: InferenceJob, composed: Composed) -> InferenceJob:
-    """The job for another prompt."""
-    prompt = composed.assembled
-    return replace(job, floor=prompt.floor.name, tail=prompt.tail, marks=prompt.marks)
-
-
 def sigil_of(principal: Principal) -> SigilView:
     return SigilView(name=principal.sigil, uid=principal.uid, scopes=principal.scopes)
 
@@ -591,9 +591,13 @@ def question_of(conversation: Conversation, results: Sequence[Message]) -> str:
 def room_for_results(prompt: Assembled, results: int, limit: int) -> int:
     """Tokens that new results may have, which have so many: what is left beside all else, but no less than half of what is
     left beside all but earlier turns."""
-    others = prompt.tokens - results
-    turns = prompt.blocks[ORDER.index(BlockKind.STATE)].tokens
-    return max(limit - others, share(max(0, limit - (others - turns)), RESULTS_SHARE)) - NOTE_TOKENS
+    most = share(max(0, limit - (without_turns(prompt) - results)), RESULTS_SHARE)
+    return max(limit - (prompt.tokens - results), most) - NOTE_TOKENS
+
+
+def without_turns(prompt: Assembled) -> int:
+    """Tokens of what is not an earlier turn, or came with one."""
+    return prompt.tokens - prompt.blocks[ORDER.index(BlockKind.STATE)].tokens
 
 
 def tool_view(tool: ToolFunction) -> ToolView:

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from formatters.blocks import Role
 from formatters.context import TurnContext, TurnView
-from orchestrator.answering.preparing import job_of
 from orchestrator.engine.messages import InferenceJob
 from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.filler import calls_of, result_stub
@@ -45,3 +44,9 @@ def job_within(job: InferenceJob, composed: Composed, window: int) -> InferenceJ
     """The job for this prompt; its answer has at most what the window leaves."""
     room = max(1, window - composed.assembled.tokens)
     return replace(job_of(job, composed), max_tokens=min(job.max_tokens, room))
+
+
+def job_of(job: InferenceJob, composed: Composed) -> InferenceJob:
+    """The job for another prompt."""
+    prompt = composed.assembled
+    return replace(job, floor=prompt.floor.name, tail=prompt.tail, marks=prompt.marks)

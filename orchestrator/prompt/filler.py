@@ -42,9 +42,10 @@ def lean(state: StateView) -> StateView:
 
 def calls_of(turns: Iterable[TurnView]) -> list[str]:
     """For each message the call whose result it is, as `tool {arguments}`; '' for others and unknown ones."""
-    calls, call = [], ""
+    calls, call, named = [], "", dict[str, str]()
     for turn in turns:
-        calls.append(call if turn.role is Role.TOOL else "")
+        named |= {one.id: f"{one.name} {one.arguments}" for one in turn.calls}
+        calls.append(named.get(turn.answers, call) if turn.role is Role.TOOL else "")
         call = _called(turn.text) if turn.role is Role.ASSISTANT else call if turn.role is Role.TOOL else ""
     return calls
 

@@ -1,8 +1,19 @@
 """A client's tools on the real engine: a model of noise makes valid calls by constraint alone, and results come back."""
 
+import hashlib
 import json
+import socket
+from dataclasses import dataclass
+from typing import Literal
 
+import httpx2
+import openai
 import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import PrepareOutputTools, PrepareTools
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 from support.house import blocks, codebase, living, reply
 
 COLOURS = ["red", "green", "blue"]
@@ -35,9 +46,28 @@ LOOK = {
 WRAPPING = 40  # tokens that a follow-up may compute beside its results'
 
 
+TOKEN = "t" * 43
+TCP = """
+[serve]
+tcp = "127.0.0.1:{port}"
+[tokens.editor]
+sha256 = "{digest}"
+sigil = "owner"
+"""
+
+
 @pytest.fixture(scope="module")
-def house(models):
-    with living(models, model="builtin:noise-s") as daemon:
+def port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def house(models, port):
+    config = TCP.format(port=port, digest=hashlib.sha256(TOKEN.encode()).hexdigest())
+    window = {"LORE_MODEL__CONTEXT": "4096"}  # a prompt of all of it is computed in seconds
+    with living(models, config, model="builtin:noise-s", environment=window) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 
@@ -85,3 +115,136 @@ def test_a_required_call_is_valid_by_constraint_alone_and_its_result_costs_its_o
 
 def tokens(house, text):
     return len(reply(house, "/tokenize", {"content": text})["tokens"])
+
+
+def several_calls(client, talk):
+    """An answer of the model with two calls at least: noise makes some within a few tries."""
+    for seed in range(40):
+        answer = create(client, talk, tool_choice="required", temperature=1.5, seed=seed)
+        calls = answer.choices[0].message.tool_calls or []
+        if len(calls) > 1:
+            return answer.choices[0].message
+    raise AssertionError("no answer with several calls")
+
+
+def test_results_of_several_calls_may_come_in_any_order(client):
+    talk = [user("Look and paint.")]
+    made = several_calls(client, talk)
+    came = results(checked(made.tool_calls))
+    asked = [create(client, [*talk, made, *order], max_tokens=3) for order in (came, came[::-1])]
+    assert asked[1].lore["prompt"]["computed"] <= 4, "it is the same prompt"
+    assert [one.lore["broke_at"] for one in asked] == [None, None]
+
+
+def test_one_call_at_most_where_the_client_wants_no_more(client):
+    for seed in range(5):
+        answer = create(
+            client, [user("Paint.")], tool_choice="required", temperature=1.5, seed=seed, parallel_tool_calls=False
+        )
+        assert len(checked(answer.choices[0].message.tool_calls)) == 1
+
+
+def test_a_named_tool_is_the_one_that_is_called_also_in_a_stream(client):
+    named = {"type": "function", "function": {"name": "look"}}
+    deltas = [
+        call
+        for chunk in create(client, [user("Paint.")], tool_choice=named, stream=True)
+        for choice in chunk.choices
+        for call in choice.delta.tool_calls or ()
+    ]
+    assert {call.function.name for call in deltas if call.id} == {"look"}
+    for index in {call.index for call in deltas}:
+        text = "".join(call.function.arguments for call in deltas if call.index == index)
+        assert json.loads(text)["at"] in ("wall", "door")
+
+
+def test_none_calls_nothing_and_changes_no_prefix(client):
+    create(client, [user("Paint it.")], tool_choice="required")
+    answer = create(client, [user("Paint it.")], tool_choice="none", max_tokens=30)
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.lore["prompt"]["computed"] <= 4
+
+
+def test_a_call_that_is_cut_off_is_left_out(client):
+    answer = create(client, [user("Paint it.")], tool_choice="required", max_tokens=8)
+    (choice,) = answer.choices
+    assert (choice.finish_reason, choice.message.tool_calls, choice.message.content) == ("length", None, "")
+
+
+def test_a_session_is_sent_the_results_alone(client):
+    first = create(client, [user("Paint it.")], tool_choice="required", extra_body={"lore": {"session": ""}})
+    session = {"lore": {"session": first.lore["session"]}}
+    calls = first.choices[0].message.tool_calls
+    with pytest.raises(openai.BadRequestError, match="belongs to no call of the answer before it"):
+        create(client, [{"role": "tool", "tool_call_id": "call_other", "content": "x"}], extra_body=session)
+    second = create(client, results(calls), max_tokens=5, extra_body=session)
+    assert second.lore["prompt"]["computed"] <= WRAPPING * (1 + len(calls))
+    third = create(client, [user("And?")], max_tokens=5, extra_body=session)
+    assert third.lore["session"] == first.lore["session"]
+
+
+def test_a_result_of_a_megabyte_is_cut_and_told(client):
+    talk = [user("Paint it.")]
+    made = create(client, talk, tool_choice="required", parallel_tool_calls=False).choices[0].message
+    answer = create(client, [*talk, made, *results(made.tool_calls, "paint " * 170_000)], max_tokens=3)
+    (told,) = [one for one in answer.lore["governor"]["actions"] if "the result of" in one]
+    assert "of 1,020" in told
+    assert answer.lore["prompt"]["tokens"] <= answer.lore["governor"]["budget_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"tool_call_id": "call_other"}, "the result of the call call_other belongs to no call"),
+        ({"content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "a part of type image_url cannot be read"),
+    ],
+)
+def test_what_belongs_to_no_call_or_is_no_text_is_refused_by_name(client, changed, words):
+    talk = [user("Paint it.")]
+    made = create(client, talk, tool_choice="required", parallel_tool_calls=False).choices[0].message
+    (result,) = results(made.tool_calls)
+    with pytest.raises(openai.BadRequestError, match=words):
+        create(client, [*talk, made, {**result, **changed}])
+
+
+def test_a_loop_over_tcp(house, port):
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0) as client:
+        talk = [user("Look, then say it.")]
+        for _ in range(3):
+            made = create(client, talk, tool_choice="required").choices[0].message
+            talk += [made, *results(checked(made.tool_calls))]
+        last = create(client, talk, tool_choice="none", max_tokens=5)
+    assert last.choices[0].message.tool_calls is None
+    assert last.lore["broke_at"] is None
+
+
+@dataclass
+class Painted:
+    colour: Literal["red", "green", "blue"]
+    coats: Literal[1, 2]
+
+
+async def first(ctx: RunContext[None], tools):
+    return tools if ctx.run_step == 1 else []
+
+
+async def later(ctx: RunContext[None], tools):
+    return tools if ctx.run_step > 1 else []
+
+
+@pytest.mark.anyio
+async def test_a_loop_of_pydantic_ai(house):
+    transport = httpx2.AsyncHTTPTransport(uds=str(house.socket), verify=False)
+    async with httpx2.AsyncClient(transport=transport, timeout=60) as http:
+        client = openai.AsyncOpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, max_retries=0)
+        model = OpenAIChatModel("lore/vaults", provider=OpenAIProvider(openai_client=client))
+        agent = Agent(model, output_type=Painted, capabilities=[PrepareTools(first), PrepareOutputTools(later)])
+
+        @agent.tool_plain
+        def look(at: Literal["wall", "door"]) -> str:
+            return f"the {at} is bare"
+
+        done = await agent.run("Look, then paint.", model_settings={"temperature": 0.0, "max_tokens": 200})
+    assert isinstance(done.output, Painted)
+    made = [part.tool_name for one in done.all_messages() for part in one.parts if isinstance(part, ToolCallPart)]
+    assert "look" in made

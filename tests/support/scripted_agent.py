@@ -11,7 +11,7 @@ from formatters.context import Evidence, TurnContext
 from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import AnswerParser, BoundParser
-from orchestrator.answering.preparing import job_of
+from orchestrator.answering.running import job_of
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
