@@ -1,9 +1,12 @@
 """A conversation that outgrows its window goes on: its oldest turns in short, what must stay to the letter, all on disk."""
 
+import os
 import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.house import living, reply
+from support.house import engine_child, living, reply, until
 
 CONTEXT = 4_096
 WORDS = ("amber", "birch", "coral", "delta", "ember", "frost", "grove", "haven")
@@ -44,6 +47,21 @@ def test_the_model_condenses_what_falls_on_the_prompt_that_is_cached(house):
     assert action.startswith("turn 1 condensed into a gist of ")
     read, cached = (int(number.replace(",", "")) for number in READ.search(action).groups())
     assert cached >= 0.95 * read
+    assert governor["left_out"] == "left out: 1 turn (condensed); lore plan shows which"
+
+
+def test_an_engine_that_is_killed_while_it_condenses_condenses_again_and_the_question_is_answered(house):
+    """The conversation is new to the engine: its first job, of 3,000 tokens, is what the gist is written from."""
+    before = reply(house, "/v1/status")["engine"]["restarts"]
+    talk = [f"{long('killed', 160)}\nWrite plain sentences, {ENDING}", GIST, long("second"), "so it is"]
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(asked, house, *talk, long("third"))
+        until(lambda: reply(house, "/v1/status")["queue"]["running"])
+        os.kill(engine_child(house), signal.SIGKILL)
+        _, governor = asking.result()
+    assert reply(house, "/v1/status")["engine"]["restarts"] == before + 1
+    (action,) = governor["actions"]
+    assert action.startswith("turn 1 condensed into a gist of ")
     assert governor["left_out"] == "left out: 1 turn (condensed); lore plan shows which"
 
 
