@@ -193,7 +193,8 @@ def message_in(item: InputItem) -> ChatMessage:
     if item.type == "function_call_output":
         return ChatMessage(role="tool", content=plain(item.output), tool_call_id=item.call_id)
     if item.type != "message":
-        raise InvalidRequest(f"input: an item of type {item.type} cannot be read here", "send messages and calls")
+        hint = "send the item itself, as clients do with store false" if item.type == "item_reference" else "send text"
+        raise InvalidRequest(f"input: an item of type {item.type} cannot be read here", hint)
     match item.role:
         case "system" | "developer" | "user" | "assistant" as role:
             return ChatMessage(role=role, content=plain(item.content))
