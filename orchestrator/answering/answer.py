@@ -173,7 +173,7 @@ class Answers:
         ids: dict[str, bytes] = {}
         model = self._model(prepared, ids, state)
         used = prepared.composed.assembled.tokens + prepared.promised
-        deps = prepared.turn.model_copy(update={"strategy": report.strategy_view(prepared.decision, used)})
+        deps = prepared.turn.model_copy(update={"strategy": report.strategy_view(prepared.found.decision, used)})
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
             async with aclosing(self.answerer().answer(deps, model)) as events:  # type: ignore[type-var]
                 async for event in until_first(
@@ -230,7 +230,7 @@ class Answers:
         principal, codex = prepared.ask.principal, prepared.codex_state
         if not principal.may("memory:read"):
             return ()
-        shown = {one.id for one in prepared.recalled.karma.entries}
+        shown = {one.id for one in prepared.found.recalled.karma.entries}
         about = (principal.uid, codex.name if codex is not None else None, question, said, shown)
         written = [f"{one.name} {one.arguments}" for one in calls]
         return await asyncio.to_thread(self.memories.watch, *about, written, counted=counted)
@@ -246,7 +246,7 @@ class Answers:
             read = (prepared.messages.question, finished.text, state.calls)
             kept = replace(kept, censored=await self._censored(prepared, *read, counted=trace is not None))
             if trace is not None:
-                await self.preparer.recall.used(principal.uid, prepared.recalled, finished.text)
+                await self.preparer.recall.used(principal.uid, prepared.found.recalled, finished.text)
             if trace is not None and turn.session is not None and not turn.not_kept and principal.may("memory:write"):
                 self.preparer.conversations.sessions.may_be_told(turn.session.id)
                 kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, heard(prepared, trace)))
@@ -260,7 +260,7 @@ class Answers:
         lore, finished = answered.lore, state.finished
         if lore.trace is None or finished is None:
             return
-        nodes = excluded_memories(prepared.relevance) if prepared.ask.principal.may("memory:read") else ()
+        nodes = excluded_memories(prepared.found.relevance) if prepared.ask.principal.may("memory:read") else ()
         pinned, recall = prepared.conversation.karma, self.preparer.recall
         self.traces.later(
             TracedTurn(
@@ -270,13 +270,13 @@ class Answers:
                 answer=finished.text,
                 finish_reason=finished.finish_reason,
                 codex=prepared.codex_state.name if prepared.codex_state else None,
-                memories=tuple(one.id for one in prepared.recalled.karma.entries),
+                memories=tuple(one.id for one in prepared.found.recalled.karma.entries),
                 composed=state.composed or prepared.composed,
                 lore=lore,
-                relevance=prepared.relevance,
+                relevance=prepared.found.relevance,
                 said="\n".join(one.text for one in finished.running if one.role is Role.ASSISTANT),
             ),
-            partial(recall.kept_out, prepared.recalled.question, pinned, nodes) if nodes else tuple,
+            partial(recall.kept_out, prepared.found.recalled.question, pinned, nodes) if nodes else tuple,
         )
 
     def _outdated(self, prepared: PreparedQuestion, citations: Sequence[Citation]) -> str:
@@ -389,9 +389,9 @@ class Answers:
         info = self.client.info
         parts = report.placed(reuse, gpu=info is not None and info.device != "CPU")
         before = prepared.conversation.composed
-        why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.recalled.karma.why}
+        why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.found.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
-        known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.recalled.notice)
+        known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.found.recalled.notice)
         notices = (*known, *prepared.unseen, *further, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,
@@ -402,7 +402,7 @@ class Answers:
             notices=tuple(dict.fromkeys(filter(None, notices))),
             identity=prepared.served.state(),
             codex=codex_state.in_answer(indexing=prepared.indexing) if codex_state else None,
-            strategy=report.strategy_state(prepared.decision, prompt.tokens + prepared.promised),
+            strategy=report.strategy_state(prepared.found.decision, prompt.tokens + prepared.promised),
             blocks=report.block_states(prompt, parts),
             memories=report.shown_memories(prepared),
             broke_at=broke_at(before, prepared.composed, why) if before is not None else None,

@@ -48,7 +48,7 @@ def saved(
     if prepared.messages.results:  # the question and the calls are kept already
         whole = (*turn.running[-len(prepared.messages.results) :], *finished.running)
     gists = [gist for gist in closed.gists if gist.first > prepared.conversation.state.gone]
-    karma = prepared.recalled.karma
+    karma = prepared.found.recalled.karma
     conversation = Conversation(closed, turn.environment, turn.codex, prepared.composed, karma, prepared.variant)
     try:
         if prepared.session is None and ask.session is None:

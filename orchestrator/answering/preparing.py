@@ -158,20 +158,28 @@ class AskedQuestion:
 
 
 @dataclass(frozen=True)
-class PreparedQuestion(AskedQuestion):
-    """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too."""
+class TurnFindings:
+    """What was decided about a question, and what was found for it: memories that were `recalled`, passages `gathered`."""
 
-    within: Governed
     decision: Decision
     prefetch: Prefetch
     relevance: Relevance
     recalled: Recalled
     gathered: Gathered
+
+
+@dataclass(frozen=True)
+class PreparedQuestion(AskedQuestion):
+    """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too.
+    `cut`: results of the client's tools."""
+
+    within: Governed
+    found: TurnFindings
     job: InferenceJob
     unseen: tuple[str, ...]
     indexing: bool
     assemble_ms: float
-    cut: tuple[str, ...] = ()  # results of the client's tools
+    cut: tuple[str, ...]
 
     @property
     def turn(self) -> TurnContext:
@@ -235,15 +243,12 @@ class Preparer:
         turn = within_reach(whole, limits)
         composed = await chat_model.composer.compose(turn, ask.think)
         turn, composed, cut = await self._with_results(asked, turn, composed, limits)
-        decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
-        relevant = self._relevance(asked, composed, prefetch)
-        recalled = await self._recalled(asked, composed, prefetch, limits, relevant, decision.asked.documents)
-        gathered = Gathered() if asked.goes_on else await self._evidence(decision, turn, chat_model)
-        came = turn if asked.goes_on else self._with_context(asked, turn, relevant, recalled, gathered)
+        found = await self._found(asked, turn, composed, limits)
+        came = turn if asked.goes_on else self._with_context(asked, turn, found)
         if came != turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
-        return replace(self._prepared(asked, within, decision, prefetch, relevant, recalled, gathered), cut=cut)
+        return self._prepared(asked, within, found, cut)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:
         """The same with this gist in the place of the extract; as it was where it does not fit. `read`: tokens that the
@@ -370,6 +375,18 @@ class Preparer:
 
     # -- how
 
+    async def _found(
+        self, asked: AskedQuestion, turn: TurnContext, composed: Composed, limits: PromptLimits
+    ) -> TurnFindings:
+        """By the question and its prompt so far. A turn that goes on behind tool calls finds nothing new."""
+        decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
+        relevant = self._relevance(asked, composed, prefetch)
+        room = share(max(0, limits.tokens - composed.assembled.tokens), KARMA_SHARE)
+        question = self._recall_question(asked, decision, prefetch, relevant, room)
+        recalled = await self._recalled(asked, question)
+        gathered = Gathered() if asked.goes_on else await self._evidence(decision, turn, asked.chat_model)
+        return TurnFindings(decision, prefetch, relevant, recalled, gathered)
+
     def _decide(self, asked: AskedQuestion, composed: Composed) -> Decision:
         question, codex_state, window = read_part(asked.messages.question), asked.codex_state, asked.grant.window
         task, because = classify(question, asked.ask.frame or "", self.strategy.phrases)
@@ -414,27 +431,23 @@ class Preparer:
         log.info("relevance", extra={"fields": found.event()})
         return found
 
-    async def _recalled(
-        self,
-        asked: AskedQuestion,
-        composed: Composed,
-        prefetch: Prefetch,
-        limits: PromptLimits,
-        relevant: Relevance,
-        documents: Sequence[str],
-    ) -> Recalled:
-        """Its memories; none for who may not read them."""
-        question = RecallQuestion(
+    def _recall_question(
+        self, asked: AskedQuestion, decision: Decision, prefetch: Prefetch, relevant: Relevance, room: int
+    ) -> RecallQuestion:
+        return RecallQuestion(
             uid=asked.ask.principal.uid,
             codex=asked.codex_state.name if asked.codex_state is not None else None,
             text=asked.messages.question,
             turns=[turn.text for turn in asked.conversation.state.turns],
-            room=share(max(0, limits.tokens - composed.assembled.tokens), KARMA_SHARE),
+            room=room,
             prefetch=prefetch,
             wants=relevant.wants,
             frame=asked.ask.frame,
-            files=(*documents, *filter(None, [asked.ask.client.get("file")])),
+            files=(*decision.asked.documents, *filter(None, [asked.ask.client.get("file")])),
         )
+
+    async def _recalled(self, asked: AskedQuestion, question: RecallQuestion) -> Recalled:
+        """Its memories; none for who may not read them."""
         if not asked.ask.principal.may("memory:read"):
             return unremembered(question)
         if asked.goes_on:
@@ -455,14 +468,13 @@ class Preparer:
             graph=decision.retrieval is Retrieval.GRAPH,
         )
 
-    def _with_context(
-        self, asked: AskedQuestion, turn: TurnContext, relevant: Relevance, recalled: Recalled, gathered: Gathered
-    ) -> TurnContext:
-        """The turn with what was fetched for it."""
+    def _with_context(self, asked: AskedQuestion, turn: TurnContext, found: TurnFindings) -> TurnContext:
+        """The turn with what was found for it."""
+        relevant, recalled = found.relevance, found.recalled
         notes = notes_of(self._note_facts(asked, recalled), turn.state.turns, relevant.wants)
         left_out = tuple(sorted(relevant.excluded.keys() - BUILTIN))
         notes = notes if asked.is_conversation else ()
-        told = {"evidence": gathered.evidence, "notes": notes, "left_out": left_out}
+        told = {"evidence": found.gathered.evidence, "notes": notes, "left_out": left_out}
         around = turn.environment.model_copy(update={"about": recalled.karma.around})
         state = turn.state.model_copy(update=told)
         return turn.model_copy(update={"karma": recalled.karma.view, "environment": around, "state": state})
@@ -484,31 +496,22 @@ class Preparer:
     # -- the result
 
     def _prepared(
-        self,
-        asked: AskedQuestion,
-        within: Governed,
-        decision: Decision,
-        prefetch: Prefetch,
-        relevant: Relevance,
-        recalled: Recalled,
-        gathered: Gathered,
+        self, asked: AskedQuestion, within: Governed, found: TurnFindings, cut: tuple[str, ...]
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
-        unseen = not_seen(fresh.unseen if fresh is not None else "", gathered)
-        if self.gate_rules is not None and (many := crowd(relevant, within.composed, self.gate_rules.most)):
+        unseen = not_seen(fresh.unseen if fresh is not None else "", found.gathered)
+        if self.gate_rules is not None and (many := crowd(found.relevance, within.composed, self.gate_rules.most)):
             log.warning("a prompt has %d parts, more than most_nodes allows: %s", len(many), ", ".join(many))
+        held = replace(found.recalled, karma=found.recalled.karma.held(within.turn.karma))
         return PreparedQuestion(
             **vars(asked),
             within=within,
-            decision=decision,
-            prefetch=prefetch,
-            relevance=relevant,
-            recalled=replace(recalled, karma=recalled.karma.held(within.turn.karma)),
-            gathered=gathered,
+            found=replace(found, recalled=held),
             job=self._job(asked, within.composed),
             unseen=unseen,
             indexing=fresh is not None and fresh.is_behind,
             assemble_ms=(time.monotonic() - asked.began) * 1000,
+            cut=cut,
         )
 
     def _job(self, asked: AskedQuestion, composed: Composed) -> InferenceJob:

@@ -12,13 +12,16 @@ def refusal_of(prepared: PreparedQuestion, cached: int) -> LoreError | None:
     """Why asking is refused: raised by an ask, reported by a plan; None where it is answered. `cached`: tokens from the
     prompt's beginning that are in the cache, or in a checkpoint, which an answer restores."""
     return (
-        no_room(prepared) or nothing_found(prepared) or other_floor(prepared.decision) or cold_floor(prepared, cached)
+        no_room(prepared)
+        or nothing_found(prepared)
+        or other_floor(prepared.found.decision)
+        or cold_floor(prepared, cached)
     )
 
 
 def no_room(prepared: PreparedQuestion) -> OverBudget | None:
     """The codebase would be searched, and no passage has room."""
-    decision = prepared.decision
+    decision = prepared.found.decision
     if not is_ungrounded(prepared) or decision.retrieval_budget > HEADLINE:
         return None
     return OverBudget(
@@ -31,12 +34,12 @@ def no_room(prepared: PreparedQuestion) -> OverBudget | None:
 def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
     """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
     codex_state = prepared.codex_state
-    if codex_state is None or prepared.gathered.found or not is_ungrounded(prepared):
+    if codex_state is None or prepared.found.gathered.found or not is_ungrounded(prepared):
         return None
     return NotFound(
         f"nothing in {codex_state.name} answers to this question, "
         f"and only its {codex_state.decision.coverage} is in the prefix",
-        "; ".join(prepared.gathered.notices) or "use words of the code, or see what `lore search` finds",
+        "; ".join(prepared.found.gathered.notices) or "use words of the code, or see what `lore search` finds",
     )
 
 
@@ -45,7 +48,9 @@ def is_ungrounded(prepared: PreparedQuestion) -> bool:
     codex_state, state = prepared.codex_state, prepared.turn.state
     came = [one for turn in (*state.turns, state) for one in (*turn.evidence, *turn.attachments)]
     shown = [one for one in came if not (isinstance(one, AttachmentView) and one.verbatim)]
-    searched = prepared.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.gathered.failed
+    searched = (
+        prepared.found.decision.retrieval in (Retrieval.SEARCH, Retrieval.GRAPH) and not prepared.found.gathered.failed
+    )
     return codex_state is not None and codex_state.decision.coverage is not Coverage.FULL and searched and not shown
 
 

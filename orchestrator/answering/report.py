@@ -160,7 +160,7 @@ def plan_report(
     text: str,
 ) -> PlanReply:
     """What the lore object and the plan have in common, and the plan's own. `text` is empty where nobody asked for it."""
-    assembled, decision = prepared.composed.assembled, prepared.decision
+    assembled, decision = prepared.composed.assembled, prepared.found.decision
     used = assembled.tokens - assembled.floor.tokens
     return PlanReply.of(
         lore,
@@ -170,11 +170,11 @@ def plan_report(
             retrieval=decision.retrieval.value,
             budget=decision.retrieval_budget,
             passages=tuple(f"{one.path}:{one.start}-{one.end}" for one in prepared.turn.state.evidence),
-            memories=dict(prepared.recalled.plan.limits),
-            memory_tokens=dict(prepared.recalled.plan.budgets),
+            memories=dict(prepared.found.recalled.plan.limits),
+            memory_tokens=dict(prepared.found.recalled.plan.budgets),
         ),
-        prefetch=prefetch_report(prepared.prefetch),
-        relevance=relevance_report(prepared.relevance),
+        prefetch=prefetch_report(prepared.found.prefetch),
+        relevance=relevance_report(prepared.found.relevance),
         refusal=RefusalReport.of(refusal) if refusal else None,
         needs=Need(tier=decision.needs_coverage.value, cost=decision.cost) if decision.needs_coverage else None,
         predicted=Predicted(
@@ -188,7 +188,7 @@ def plan_report(
 
 
 def intent_report(prepared: PreparedQuestion) -> Intent:
-    asked, recalled = prepared.decision.asked, prepared.recalled
+    asked, recalled = prepared.found.decision.asked, prepared.found.recalled
     return Intent(
         task=asked.task.value,
         because=asked.because,
@@ -221,7 +221,7 @@ def relevance_stats(figures: Sequence[RuleFigures], rules: GateRules | None) -> 
 
 def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:
     """Those of its prompt, in their order."""
-    return tuple(ShownMemory.of(one, kind=str(one.kind)) for one in prepared.recalled.karma.entries)
+    return tuple(ShownMemory.of(one, kind=str(one.kind)) for one in prepared.found.recalled.karma.entries)
 
 
 def prefetch_report(prefetch: Prefetch) -> PrefetchReport:

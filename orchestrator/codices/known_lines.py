@@ -30,7 +30,7 @@ from formatters.writers import LINE
 
 NAMED_KINDS = frozenset({"function", "method", "constructor", "class", "struct", "enum", "interface", "trait", "type"})
 CHANGED_PARTS = "Changed parts. All other lines stand as they were, moved by what was added or removed above them."
-AROUND = 3  # lines before and behind a change that lies in no definition, as in a diff
+LINES_AROUND = 3  # lines before and behind a change that lies in no definition, as in a diff
 LONGEST = 60  # lines of a definition that is written whole; of a longer one the change with what is around it
 SHORTER = 0.75  # of the file's text: above it the file itself says more for about as much
 HEAD = re.compile(r"lines (\d+)-(\d+)(?:, (.*?))?, (?:in place of lines (\d+)-(\d+)|added behind line (\d+)):\n")
@@ -90,7 +90,7 @@ def span_of(block: Block, symbols: Iterable[Symbol], count: int) -> ChangedSpan:
     holding = smallest(symbols, start, end)
     if holding is not None and holding.end - holding.start < LONGEST:
         return holding.start - 1, holding.end, (holding.qualname,)
-    return max(0, start - AROUND), min(count, end + AROUND), ()
+    return max(0, start - LINES_AROUND), min(count, end + LINES_AROUND), ()
 
 
 def smallest(symbols: Iterable[Symbol], start: int, end: int) -> Symbol | None:

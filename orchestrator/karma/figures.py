@@ -21,7 +21,7 @@ from orchestrator.karma.records import JUDGED_FROM, DecisionOutcome
 
 DAYS = 30  # that the figures look back
 MISJUDGED = 0.1  # how far confidence and outcome are apart, before it is worth saying
-OUTCOMES = {DecisionOutcome.SUCCESS: 1.0, DecisionOutcome.PARTIAL: 0.5, DecisionOutcome.FAILURE: 0.0}
+OUTCOME_VALUES = {DecisionOutcome.SUCCESS: 1.0, DecisionOutcome.PARTIAL: 0.5, DecisionOutcome.FAILURE: 0.0}
 """What became of a decision, as the probability that it should have had; of a pending one nothing is known."""
 
 
@@ -101,12 +101,12 @@ def figures_of(
         Measured("cold_build_ms", "milliseconds for the first block", cold, counts.cold, most=500.0),
         Measured("growth", "memories a day", ratio(growth.memories, growth.days), growth.memories),
         Measured("confirmed", "share of facts confirmed more than once", *per(confirmed, facts), least=0.2),
-        *_calibration([one for one in decisions if one.outcome in OUTCOMES]),
+        *_calibration([one for one in decisions if one.outcome in OUTCOME_VALUES]),
     )
 
 
 def _calibration(judged: Sequence[JudgedDecision]) -> Iterator[Measured]:
-    came = [OUTCOMES[one.outcome] for one in judged]
+    came = [OUTCOME_VALUES[one.outcome] for one in judged]
     squares = sum((one.confidence - outcome) ** 2 for one, outcome in zip(judged, came, strict=True))
     over = sum(one.confidence for one in judged) - sum(came)
     count = len(judged)
@@ -118,8 +118,8 @@ def _calibration(judged: Sequence[JudgedDecision]) -> Iterator[Measured]:
 def calibration(decisions: Sequence[JudgedDecision]) -> str:
     """What to know of earlier decisions, in a sentence; '' where they were about as sure as right, or too few have an
     outcome."""
-    came = [OUTCOMES[one.outcome] for one in decisions if one.outcome in OUTCOMES]
-    sure = [one.confidence for one in decisions if one.outcome in OUTCOMES]
+    came = [OUTCOME_VALUES[one.outcome] for one in decisions if one.outcome in OUTCOME_VALUES]
+    sure = [one.confidence for one in decisions if one.outcome in OUTCOME_VALUES]
     if len(came) < JUDGED_FROM or abs(sum(sure) - sum(came)) < MISJUDGED * len(came):
         return ""
     less = "less" if sum(sure) > sum(came) else "more"

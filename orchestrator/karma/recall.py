@@ -49,13 +49,13 @@ SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
 NOTHING_HELD = "the conversation had no memories yet"
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
-AROUND = {
+IN_ENVIRONMENT = {
     "user_traits": "The user",
     "communication_style": "How the user wants answers",
     "available_skills": "Procedures that are known",
 }
 """Nodes of the Environment, with what stands before them there."""
-PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **AROUND}.items()}
+PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **IN_ENVIRONMENT}.items()}
 MEMORY_NODES = frozenset({kind.node for kind in KINDS.values()} | PLACES.keys())
 
 
@@ -92,24 +92,24 @@ class PinnedKarma:
 
     @property
     def view(self) -> KarmaView:
-        return KarmaView(entries=tuple(_entry(one) for one in self.entries if one.node not in AROUND))
+        return KarmaView(entries=tuple(_entry(one) for one in self.entries if one.node not in IN_ENVIRONMENT))
 
     def held(self, view: KarmaView) -> "PinnedKarma":
         """What a prompt holds of it after room was needed: `view`, and what stands in the Environment."""
         left = {one.source: one for one in view.entries}
         entries = tuple(
             one
-            if one.node in AROUND
+            if one.node in IN_ENVIRONMENT
             else replace(one, text=left[SOURCE + one.id].text, short=left[SOURCE + one.id].short)
             for one in self.entries
-            if one.node in AROUND or SOURCE + one.id in left
+            if one.node in IN_ENVIRONMENT or SOURCE + one.id in left
         )
         return self if entries == self.entries else replace(self, entries=entries, why=self.why or SHORTENED)
 
     @property
     def around(self) -> tuple[KarmaEntry, ...]:
         """What of it stands in the Environment."""
-        return tuple(_entry(one) for one in self.entries if one.node in AROUND)
+        return tuple(_entry(one) for one in self.entries if one.node in IN_ENVIRONMENT)
 
 
 @dataclass(frozen=True)

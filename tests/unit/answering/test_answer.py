@@ -16,7 +16,7 @@ from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, RunState, waiting_of
 from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
 from orchestrator.answering.keeping import saved
-from orchestrator.answering.preparing import PreparedQuestion, SplitMessages
+from orchestrator.answering.preparing import PreparedQuestion, SplitMessages, TurnFindings
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recalled
@@ -41,7 +41,8 @@ def prepared_for(turn: TurnContext, ask: Ask = ASK) -> PreparedQuestion:
         "messages": SplitMessages(turn.query, (), ()),
         "unseen": (),
         "variant": "",
-        "recalled": recalled,
+        "found": TurnFindings(*[cast(Any, None)] * 3, recalled, cast(Any, None)),
+        "cut": (),
     }
     return PreparedQuestion(**{**missing, **given})
 

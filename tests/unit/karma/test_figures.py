@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.catalog.databases import open_database
-from orchestrator.karma.figures import OUTCOMES, Growth, JudgedDecision, Measured, TurnCounts, calibration, figures_of
+from orchestrator.karma.figures import (
+    OUTCOME_VALUES,
+    Growth,
+    JudgedDecision,
+    Measured,
+    TurnCounts,
+    calibration,
+    figures_of,
+)
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion
 from orchestrator.karma.records import DAY_S, DecisionOutcome, Kind, NewMemory
@@ -193,7 +201,7 @@ def test_a_figure_says_whether_its_target_is_reached_once_there_are_five_measure
     assert named(counts)[name].reached is reached
 
 
-JUDGED = st.builds(JudgedDecision, st.floats(0, 1), st.sampled_from(list(OUTCOMES)))
+JUDGED = st.builds(JudgedDecision, st.floats(0, 1), st.sampled_from(list(OUTCOME_VALUES)))
 
 
 @given(st.lists(JUDGED, min_size=1, max_size=20))
@@ -204,7 +212,7 @@ def test_a_brier_score_is_the_bias_squared_or_more_and_nobody_scores_better_than
     brier, bias = found["brier"].value, found["overconfidence"].value
     assert brier is not None and bias is not None
     assert bias**2 - 1e-9 <= brier <= 1
-    knew = tuple(JudgedDecision(OUTCOMES[one.outcome], one.outcome) for one in judged)
+    knew = tuple(JudgedDecision(OUTCOME_VALUES[one.outcome], one.outcome) for one in judged)
     assert named(decisions=knew)["brier"].value == 0
 
 
