@@ -13,14 +13,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from orchestrator.cli import INTERRUPTED
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.mcp_tools import INSTRUCTIONS, TOOLS, Said, answer
+from orchestrator.cli.mcp_tools import INSTRUCTIONS, TOOLS, Said, answer, resource, resources
+from orchestrator.wire import faults
 from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any]
 
 T = TypeVar("T")
+PLAIN = "text/plain"
 Codex = Annotated[str | None, given.option("-c, --codex NAME", f"for calls that name none: {given.WHICH}")]
 
 
@@ -69,6 +72,8 @@ class Agents:
             instructions=INSTRUCTIONS,
             on_list_tools=self.list_tools,
             on_call_tool=self.call_tool,
+            on_list_resources=self.list_resources,
+            on_read_resource=self.read_resource,
         )
 
     async def list_tools(self, _: "Context", __: Any) -> "types.ListToolsResult":
@@ -101,6 +106,23 @@ class Agents:
         except Failure as failure:
             return types.CallToolResult(content=[types.TextContent(text=words_of(failure))], is_error=True)
         return types.CallToolResult(content=[types.TextContent(text=text)])
+
+    async def list_resources(self, _: "Context", __: Any) -> "types.ListResourcesResult":
+        from mcp import types
+
+        with told():
+            found = await self.asked(resources)
+        listed = [types.Resource(uri=one.uri, name=one.name, description=one.says, mime_type=PLAIN) for one in found]
+        return types.ListResourcesResult(resources=listed)
+
+    async def read_resource(self, _: "Context", asked: "types.ReadResourceRequestParams") -> "types.ReadResourceResult":
+        from mcp import types
+
+        with told():
+            text = await self.asked(lambda daemon: resource(daemon, asked.uri))
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=asked.uri, mime_type=PLAIN, text=text)]
+        )
 
     async def asked(self, ask: Callable[[Daemon], T]) -> T:
         """What `ask` gives, in a thread; when this is cancelled the daemon's request ends. Raises Failure."""
@@ -135,6 +157,19 @@ class DaemonCall:
         self._left = True
         if self._daemon is not None:
             self._daemon.leave()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """A fault as the protocol's error: a resource has no other place for it."""
+    from mcp import types
+    from mcp.shared.exceptions import MCPError
+
+    try:
+        yield
+    except Failure as failure:
+        missing = failure.status == faults.NOT_FOUND
+        raise MCPError(types.INVALID_PARAMS if missing else types.INTERNAL_ERROR, words_of(failure)) from failure
 
 
 def reports_to(context: "Context") -> Said:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, unquote
 
 from orchestrator.cli.ask import (
     ROUTE,
@@ -30,10 +31,12 @@ from orchestrator.cli.ask import (
     take,
     working_directory,
 )
-from orchestrator.cli.client import Daemon, Failure
+from orchestrator.cli.client import Daemon, Failure, route_part
+from orchestrator.cli.codex import summary, taken_in
 from orchestrator.cli.memory import cited
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.search import hit_text, how_many_hold, none_found, several_meant, symbol_text
+from orchestrator.cli.status import notes_of, roots, state
 from orchestrator.cli.terminal import listed
 from orchestrator.wire import faults
 
@@ -43,6 +46,7 @@ INSTRUCTIONS = (
     "A local model that holds codebases (codices) in its cache. `ask` for what needs reading many files; `search` and "
     "`symbol` are exact and fast. Left out, `codex` is that of the working directory."
 )
+CODICES = "lore://codices/"
 Arguments = Mapping[str, Any]
 Said = Callable[[float, float | None, str], None]  # done, of how many (None: not known), in words
 
@@ -160,6 +164,38 @@ def symbol(daemon: Daemon, asked: Arguments, _: Said) -> str:
 def plan(daemon: Daemon, asked: Arguments, _: Said) -> str:
     options = AskOptions(codex=asked["codex"])
     return plan_page(daemon.call("POST", "/v1/plan", request(asked["question"], [], options)))
+
+
+# -- resources: the codices
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What an agent's user may attach to a conversation. `says`: in one line."""
+
+    uri: str
+    name: str
+    says: str
+
+
+def resources(daemon: Daemon) -> list[Resource]:
+    """One for each codex."""
+    codices = daemon.call("GET", "/v1/codices")["codices"]
+    return [Resource(uri_of(one["name"]), one["name"], f"the codex of {roots(one)}") for one in codices]
+
+
+def resource(daemon: Daemon, uri: str) -> str:
+    """Its text. Raises Failure for a URI that is none of ours."""
+    name = unquote(uri.removeprefix(CODICES))
+    if not uri.startswith(CODICES) or uri != uri_of(name):
+        raise Failure(faults.NOT_FOUND, f"no resource {uri}", "resources/list names those that there are")
+    codex = daemon.call("GET", f"/v1/codices/{route_part(name)}")["codex"]
+    about = summary(codex, (("taken in", taken_in(codex)), ("state", state(codex))))
+    return cut(paragraphs(about, *(codex.get("notices") or ()), *notes_of(codex)))
+
+
+def uri_of(name: str) -> str:
+    return CODICES + quote(name, safe="")
 
 
 # -- memories

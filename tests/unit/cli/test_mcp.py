@@ -196,6 +196,26 @@ def test_a_result_is_cut_at_a_line_and_says_so():
     assert cut("short") == "short"
 
 
+# ---- resources -------------------------------------------------------------------------------------------------------
+
+
+def test_the_codices_are_resources_that_say_what_they_hold(agent):
+    (listed,) = agent.ask("resources/list")["result"]["resources"]
+    assert (listed["uri"], listed["name"]) == ("lore://codices/demo", "demo")
+    (read,) = agent.ask("resources/read", uri=listed["uri"])["result"]["contents"]
+    assert read["uri"] == listed["uri"]
+    assert read["text"].startswith("demo: ")
+
+
+@pytest.mark.parametrize(
+    "uri", ["lore://codices/nobody", "lore://codices/", "lore://codices/a/../demo", "file:///etc/passwd"]
+)
+def test_a_resource_that_there_is_not_is_refused_with_what_to_do(agent, uri):
+    error = agent.ask("resources/read", uri=uri)["error"]
+    assert error["code"] == -32602
+    assert "\n" in error["message"]
+
+
 # ---- waiting, and leaving --------------------------------------------------------------------------------------------
 
 
@@ -297,6 +317,7 @@ def test_without_a_daemon_every_tool_says_how_to_start_one_and_works_once_it_run
     text, wrong = agent.call("search", query="x")
     assert wrong
     assert "start one: lore serve" in text
+    assert "start one: lore serve" in agent.ask("resources/list")["error"]["message"]
     with served(tmp_path):
         assert agent.call("search", query="x")[1] is False
     assert agent.call("search", query="x")[1] is True
