@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from codex.outline.facts import BASE, EVERYTHING, WHOLE_MODULE, Binding, FileFacts, Typed, Use
 
 _DEEP = 24  # steps of one look-up: modules that hand a name on, bases, values of variables
+_STEPS = 500  # expressions that one look-up may evaluate: variables that are set a hundred times, each from others
 _NAME = re.compile(r"[^\W\d]\w*")
 _SELF, _CLASS, _SUPER = ("self", "this"), "cls", "super"
 _WRAPPED = re.compile(r"^(?:\w+\.)*(Optional|Annotated|ClassVar|Final|Union|Required|type|Type)\[(.*)\]$")
@@ -61,12 +62,17 @@ class Resolver:
     modules: Callable[[str, str], Sequence[str]]
     _known: dict[tuple[str, str, int], tuple[Referent, ...]] = field(default_factory=dict)
     _open: set[tuple[str, str, int]] = field(default_factory=set)
+    _bases: dict[Place, tuple[Referent, ...]] = field(default_factory=dict)
+    _left: int = 0  # steps of the look-up that runs
+    _cuts: int = 0  # look-ups that ended in themselves, or too deep
 
     def meant(self, file: FileFacts, use: Use) -> tuple[Place, ...] | None:
         """The definitions that a use means, none where they are not of this codex; None where that cannot be said."""
         if use.receiver is None:
             return None
         scope = scope_of(file, use)
+        if not self._open:
+            self._left = _STEPS
         if use.receiver == "":
             return _places(self._name(file, use.name, scope))
         of_whom = self._value(file, use.receiver, scope)
@@ -75,13 +81,16 @@ class Resolver:
         found = [one for value in of_whom for one in self._attribute(value, use.name)]
         return _places(found)
 
-    def bases(self, path: str, at: int) -> Iterator[Referent]:
+    def bases(self, path: str, at: int) -> tuple[Referent, ...]:
         """What a class is derived from, in order."""
-        file = self.facts_of(path)
-        for use in file.uses if file is not None else ():
-            if use.kind == BASE and file is not None and file.around(use.line) == at:
-                for found in self.meant(file, use) or ():
-                    yield self._definition(found)
+        known = self._bases.get((path, at))
+        if known is None:
+            self._bases[path, at] = ()  # a class that is looked for while its own bases are
+            file = self.facts_of(path)
+            uses = file.bases_by_class.get(at, ()) if file is not None else ()
+            targets = [one for use in uses for one in (self.meant(file, use) if file is not None else None) or ()]
+            known = self._bases[path, at] = tuple(map(self._definition, targets))
+        return known
 
     # -- names
 
@@ -177,14 +186,17 @@ class Resolver:
         key = (file.path, expression, scope)
         if key in self._known:
             return self._known[key]
-        if key in self._open or len(self._open) > _DEEP:
+        self._left -= 1
+        if key in self._open or len(self._open) > _DEEP or self._left < 0:
+            self._cuts += 1
             return ()
+        before = self._cuts
         self._open.add(key)
         try:
             found = tuple(dict.fromkeys(self._evaluated(file, expression.strip(), scope)))
         finally:
             self._open.discard(key)
-        if not self._open:  # within another look-up it may be cut short
+        if not self._open or self._cuts == before:  # one that was cut short may be longer from elsewhere
             self._known[key] = found
         return found
 

@@ -8,7 +8,7 @@ receivers, bindings and types; of any other the outline's references are the use
 import json
 import re
 import zlib
-from bisect import bisect_right
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,19 +94,25 @@ class FileFacts:
 
     def around(self, line: int) -> int:
         """The number of the innermost definition, other than a variable, that has this line; -1 for none."""
-        found = -1
-        for at in range(bisect_right(self._starts, line) - 1, -1, -1):
-            one = self.defined[at]
-            if one.end >= line and one.kind not in _FLAT:
-                found = at
-                break
-            if one.holder < 0 and one.end < line and one.kind not in _FLAT:
-                break
+        return self._around[line] if 0 <= line < len(self._around) else -1
+
+    @cached_property
+    def _around(self) -> "array[int]":
+        """By line."""
+        found = array("i", [-1]) * (1 + max((one.end for one in self.defined), default=0))
+        for at, one in enumerate(self.defined):  # the outer before the inner
+            if one.kind not in _FLAT:
+                found[one.start : one.end + 1] = array("i", [at]) * (one.end + 1 - one.start)
         return found
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [one.start for one in self.defined]
+    def bases_by_class(self) -> dict[int, list[Use]]:
+        """What names the bases of each class, by its number."""
+        found: dict[int, list[Use]] = {}
+        for use in self.uses:
+            if use.kind == BASE:
+                found.setdefault(self.around(use.line), []).append(use)
+        return found
 
     @cached_property
     def by_qualname(self) -> dict[str, list[int]]:

@@ -196,6 +196,19 @@ def test_modules_that_import_each_other_whole_end_a_look_up() -> None:
     assert places(index_of(files), "callers", "x") == []
 
 
+def test_variables_that_are_set_from_each_other_a_thousand_times_end_a_look_up() -> None:
+    names = [f"v{n}" for n in range(40)]
+    lines = [f"    {one} = {other}.step().next" for one in names for other in names]
+    text = "def step(): pass\n\n\ndef run():\n" + "\n".join(lines) + "\n    v0.step()\n"
+    assert places(index_of({"a.py": text}), "callers", "step") == []
+
+
+def test_classes_that_are_derived_from_each_other_end_a_look_up() -> None:
+    text = "class A(B):\n    def go(self): self.gone()\n\n\nclass B(A):\n    def gone(self): pass\n"
+    assert places(index_of({"a.py": text}), "callers", "gone") == ["a.py:2 A.go [2]"]
+    assert places(index_of({"a.py": text}), "implementors", "A") == ["a.py:5 B"]
+
+
 def test_a_definition_that_takes_the_place_of_another_has_its_callers() -> None:
     text = "@overload\ndef f(x: int): ...\n@overload\ndef f(x: str): ...\ndef f(x):\n    pass\n\nf(1)\n"
     assert places(index_of({"a.py": text}), "callers", "f") == ["a.py:1 a [8]"]
