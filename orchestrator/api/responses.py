@@ -2,8 +2,9 @@
 
     created  in_progress  [added  part  delta…  done  part  done]…  completed | incomplete | failed
 
-A response that is stored is an answer of a session: SESSION.NUMBER, where the number counts the session's questions. The
-next one goes on behind the last; what a session has gone on from is refused, because sessions do not branch.
+A response that is stored is an answer of a session: SESSION.NUMBER, where the number counts what was saved of the session,
+each answer at once. The next one goes on behind the last, with a message or with the results of its calls; what a session
+has gone on from is refused, because sessions do not branch.
 """
 
 import secrets
@@ -14,9 +15,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from orchestrator.api.chat import ASKING, ask_of, ignored, logprobs_of
+from orchestrator.api.chat import ASKING, asked, ignored, logprobs_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
-from orchestrator.api.names import ModelNotFound, is_missing, named_model
+from orchestrator.api.names import ModelNotFound, is_missing
 from orchestrator.engine.messages import Chosen
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
@@ -79,7 +80,7 @@ async def respond(call: ApiCall, body: ResponseBody) -> ResponseReply | EventStr
     if await is_missing(call, body.model):
         raise ModelNotFound(f"no model {body.model}", "GET /v1/models lists them")
     place = await place_of(call, body)
-    ask = response_ask(ask_of(chat_request(body), call.principal, await named_model(call, body.model)), body, place)
+    ask = response_ask(await asked(call, chat_request(body)), body, place)
     writer = ResponseWriter(place.id, body)
     events = call.request.app.state.queue.through(call.service.ask(ask))
     if not body.stream:
@@ -101,7 +102,7 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
     """Raises PreviousResponseNotFound for a response that is not kept, or that its session has gone on from."""
     if body.previous_response_id is None:
         session = f"resp_{secrets.token_hex(12)}"
-        return ResponsePlace(f"{session}.1", session) if body.store and is_one(body) else ResponsePlace(session, None)
+        return ResponsePlace(f"{session}.1", session) if body.store and is_new(body) else ResponsePlace(session, None)
     session, _, number = body.previous_response_id.rpartition(".")
     what = f"previous_response_id: no response {body.previous_response_id}"
     missing = PreviousResponseNotFound(what, "send the whole conversation")
@@ -111,17 +112,19 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
         turns = (await call.service.session(call.principal, session)).turns
     except NotFound:
         raise missing from None
-    asked = sum(turn.role == "user" for turn in turns)
-    if asked != int(number):
-        last = f"go on from {session}.{asked}, or send the whole conversation"
-        raise PreviousResponseNotFound(f"previous_response_id: its session has {asked} answers by now", last)
-    return ResponsePlace(f"{session}.{asked + 1}", session)
+    answers = len({turn.created for turn in turns})
+    if answers != int(number):
+        last = f"go on from {session}.{answers}, or send the whole conversation"
+        raise PreviousResponseNotFound(f"previous_response_id: its session has {answers} answers by now", last)
+    return ResponsePlace(f"{session}.{answers + 1}", session)
 
 
-def is_one(body: ResponseBody) -> bool:
-    """Whether the input is one message: a session would not keep the others."""
-    told = ("system", "developer")
-    return isinstance(body.input, str) or len([item for item in body.input if item.role not in told]) == 1
+def is_new(body: ResponseBody) -> bool:
+    """Whether the input is one message, or results of calls alone: a session would not keep what came before."""
+    if isinstance(body.input, str):
+        return True
+    said = [item for item in body.input if item.role not in ("system", "developer")]
+    return len(said) == 1 or (bool(said) and all(item.type == "function_call_output" for item in said))
 
 
 def refuse_unsupported_fields(body: ResponseBody) -> None:
@@ -133,8 +136,8 @@ def refuse_unsupported_fields(body: ResponseBody) -> None:
             raise InvalidRequest(f"{name}: is not offered", "go on with previous_response_id, or send the whole input")
     if body.lore.session is not None or body.lore.continue_last:
         raise InvalidRequest("lore: a response has a session of its own", "go on with previous_response_id")
-    if body.previous_response_id is not None and (not body.store or not is_one(body)):
-        words = "with it, input is one message, and the response is stored"
+    if body.previous_response_id is not None and (not body.store or not is_new(body)):
+        words = "with it, input is one message or results of calls, and the response is stored"
         raise InvalidRequest(f"previous_response_id: {words}", "send only what is new, or the whole conversation alone")
     for tool in body.tools or ():
         if tool.type != "function":

@@ -97,6 +97,21 @@ def results(calls, text="Done: the wall is as you wanted it."):
     return [{"role": "tool", "tool_call_id": call.id, "content": f"{text} ({call.function.name})"} for call in calls]
 
 
+def test_a_response_that_called_goes_on_with_the_results_in_its_session(client, house):
+    tools = [{"type": "function", **PAINT["function"]}]
+    asked = {"model": "lore/vaults", "tools": tools, "temperature": 0}
+    first = client.responses.create(input="Paint it.", tool_choice="required", max_output_tokens=200, **asked)
+    (call,) = (item for item in first.output if item.type == "function_call")
+    assert json.loads(call.arguments)["colour"] in COLOURS
+    done = [{"type": "function_call_output", "call_id": call.call_id, "output": "Done."}]
+    second = client.responses.create(input=done, previous_response_id=first.id, max_output_tokens=5, **asked)
+    assert second.lore["prompt"]["computed"] <= tokens(house, "Done.") + WRAPPING
+    third = client.responses.create(input="and now?", previous_response_id=second.id, max_output_tokens=5, **asked)
+    assert [one.rpartition(".")[2] for one in (first.id, second.id, third.id)] == ["1", "2", "3"]
+    with pytest.raises(openai.BadRequestError, match="its session has 3 answers"):
+        client.responses.create(input=done, previous_response_id=first.id, **asked)
+
+
 def test_a_required_call_is_valid_by_constraint_alone_and_its_result_costs_its_own_tokens(client, house):
     talk = [user("Paint it.")]
     first = create(client, talk, tool_choice="required")

@@ -299,7 +299,7 @@ class SmallService:
     async def session(self, principal: Principal, name: str) -> SessionExport:
         if name not in self.talks:
             raise NotFound(f"no session {name}", "lore session list")
-        turns = tuple(SessionTurn(role="user", text=text) for text in self.talks[name])
+        turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
         return filled(SessionExport, name=name, codex="demo", turns=turns)
 
     async def symbols(self, body: SymbolsBody) -> SymbolsReply:

@@ -9,7 +9,7 @@ from support.served import served
 from orchestrator.settings import Settings
 
 QUESTION = "what does step_1 do?"
-INTENDED = {"frequency_penalty", "parallel_tool_calls", "prompt_cache_key", "reasoning_effort", "logit_bias"}
+INTENDED = {"frequency_penalty", "prompt_cache_key", "reasoning_effort", "logit_bias"}
 
 
 def streamed(http, route, body):

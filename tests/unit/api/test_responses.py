@@ -165,6 +165,26 @@ def test_a_response_goes_on_in_the_session_of_the_one_before(client, lorekeep):
     assert third.previous_response_id == second.id
 
 
+def test_results_of_calls_go_on_as_one_message_does(client, lorekeep):
+    first = create(client, "call", tools=[TOOL])
+    results = [{"type": "function_call_output", "call_id": one, "output": "42"} for one in ("c1", "c2")]
+    second = create(client, results, previous_response_id=first.id, tools=[TOOL])
+    assert second.id == f"{first.id.rpartition('.')[0]}.2"
+    ask = lorekeep.service.asked[1]
+    assert [(one.role, one.tool_call_id, one.content) for one in ask.messages] == [
+        ("tool", "c1", "42"),
+        ("tool", "c2", "42"),
+    ]
+    with pytest.raises(openai.BadRequestError, match="one message or results of calls"):
+        create(client, [*results, {"role": "user", "content": "and?"}], previous_response_id=second.id)
+
+
+def test_a_response_tells_which_program_asked_as_chat_does(client, lorekeep):
+    create(client)
+    client.chat.completions.create(model="lore", messages=[{"role": "user", "content": "a"}])
+    assert {ask.agent for ask in lorekeep.service.asked} == {"OpenAI/Python"}
+
+
 def test_a_response_that_its_session_has_gone_on_from_is_refused_with_the_last_one(client):
     first = create(client, "one")
     second = create(client, "two", previous_response_id=first.id)
