@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -211,3 +212,45 @@ def test_a_block_without_memories_stays_to_the_byte_while_nothing_is_known_of_wh
     first = recalled(store, "hello there")
     remember(store, "buy milk", subject="list:shopping")  # waits for the next block
     assert recalled(store, "what is the weather?", first.karma).karma.entries == ()
+
+
+class CountingStore(MemoryStore):
+    """Keeps what it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.asked: list[tuple[str, tuple[object, ...]]] = []
+        super().__init__(path)
+
+    def read(self, query: str, *values: object) -> list[Any]:
+        self.asked.append((query, values))
+        return super().read(query, *values)
+
+
+SEARCHED = {"facts": "fact", "decisions": "decision", "procedures": "procedure", "episodic_memory": "episode"}
+STANDING = {
+    "censors": "kind = 'censor'",
+    "active_lists": "GLOB 'list:?*'",
+    "user_traits": "GLOB 'trait:?*'",
+    "communication_style": "GLOB 'style:?*'",
+    "available_skills": "kind = 'procedure' AND codex IS NOT NULL",
+}
+
+
+def looked_up(store: CountingStore) -> set[str]:
+    """The nodes that any query was made for."""
+    found = {node for node, kind in SEARCHED.items() if any(kind in values for _, values in store.asked)}
+    return found | {node for node, part in STANDING.items() if any(part in query for query, _ in store.asked)}
+
+
+@pytest.mark.parametrize("excluded", [*SEARCHED, *STANDING])
+def test_no_query_is_made_for_what_the_gate_leaves_out(tmp_path: Path, excluded: str) -> None:
+    store = CountingStore(tmp_path / "memories.sqlite3")
+    for kind in (Kind.FACT, Kind.DECISION, Kind.PROCEDURE, Kind.EPISODE, Kind.CENSOR):
+        remember(store, f"The cache of {kind} is Redis.", kind, codex="demo")
+    every = {*SEARCHED, *STANDING}
+    for left_out in (set(), {excluded}, every):
+        store.asked.clear()
+        recalled(store, "what is the cache?", wants=every.difference(left_out).__contains__)
+        assert looked_up(store) == every - left_out
+    assert store.asked == []
+    store.close()
