@@ -63,9 +63,12 @@ class SamplerMade:
 
 @dataclass(frozen=True)
 class Sampled:
+    """`spelled`: how a control token that a call of a tool is written with is spelled; no other has a text."""
+
     token: int
     end: bool  # end of generation
     logprobs: tuple[tuple[int, float], ...] = ()
+    spelled: bytes = b""
 
 
 class Memory(Protocol):

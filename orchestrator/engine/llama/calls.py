@@ -14,7 +14,7 @@ no argument was written before the second, `then_1` where one was:
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,11 @@ class Spelling:
                 before, _, text = text.partition(spelled)
                 found += [before, token] if before else [token]
         return [*found, text] if text else found
+
+    def controls_in(self, texts: Iterable[str]) -> dict[int, bytes]:
+        """The control tokens of texts, and how they are spelled."""
+        found = {piece for text in texts for piece in self.pieces(text) if isinstance(piece, int)}
+        return {token: self._tokenizer.decode_bytes([token]) for token in found}
 
     def lark(self, text: str) -> str:
         return " ".join(sign(piece) for piece in self.pieces(text))
@@ -118,6 +123,13 @@ def answer_of(rules: ToolRules, arguments: Sequence[Part], spelling: Spelling, *
             ANY_NAME,
         ]
     )
+
+
+def texts_of(form: CallForm) -> Iterator[str]:
+    """All that its calls are written with."""
+    yield from (form.trigger, form.begin, form.before_arguments, form.end, form.between, form.close)
+    if (one := form.form) is not None:
+        yield from (one.begin, one.equals, one.end, one.between, one.quote or "")
 
 
 def start_of(rules: ToolRules, spelling: Spelling, *, with_schema: bool) -> list[str]:

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import llama_cpp as lib
@@ -26,6 +27,7 @@ from orchestrator.engine.llama.calls import (
     arguments_of,
     check_rules,
     parameters_of,
+    texts_of,
 )
 from orchestrator.engine.llama.schema import UNFORESEEN, read, said
 
@@ -74,7 +76,8 @@ class Grammars:
                 del self._outcomes[next(iter(self._outcomes))]
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
-        return Constraint(found.deep_copy(), partial(self._forget, key, found))
+        spelled = Spelling(self._tokenizer).controls_in(texts_of(calls.form)) if calls else {}
+        return Constraint(found.deep_copy(), partial(self._forget, key, found), spelled)
 
     def _forget(self, key: Key, matcher: "LLMatcher") -> None:
         """Copies share what their lexer has built: where one met a limit of it, all later ones would at once."""
@@ -103,7 +106,7 @@ class Grammars:
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
-        Constraint(matcher.deep_copy()).mask()  # a reference that is only itself allows nothing
+        Constraint(matcher.deep_copy(), lambda: None).mask()  # a reference that is only itself allows nothing
         return matcher
 
     def _with_calls(self, schema: str, rules: ToolRules) -> "LLMatcher":
@@ -149,9 +152,12 @@ class Grammars:
 
 class Constraint:
     """What one answer may say next. A token that ends the text is allowed where the answer may end. `failed` is called
-    where the matcher is of no use any more."""
+    where the matcher is of no use any more. `spelled`: the control tokens that calls are written with."""
 
-    def __init__(self, matcher: "LLMatcher", failed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, matcher: "LLMatcher", failed: Callable[[], None], spelled: Mapping[int, bytes] = MappingProxyType({})
+    ) -> None:
+        self.spelled = spelled
         self._matcher = matcher
         self._failed = failed
 

@@ -111,7 +111,7 @@ class LlamaMemory:
         end = bool(lib.llama_vocab_is_eog(self._vocabulary, token))
         if not end:
             sampler.accept(token)
-        return Sampled(token, end, logprobs)
+        return Sampled(token, end, logprobs, sampler.spelled(token))
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """A view of llama.cpp's own memory, until the next decode. Made once for each place: rows come to the same few."""

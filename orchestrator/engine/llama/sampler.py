@@ -48,6 +48,10 @@ class LlamaSampler:
     def forced(self) -> Sequence[int]:
         return self._constraint.forced() if self._constraint is not None else ()
 
+    def spelled(self, token: int) -> bytes:
+        """Of a control token that a call is written with; nothing for any other token."""
+        return self._constraint.spelled.get(token, b"") if self._constraint is not None else b""
+
     def accept(self, token: int) -> None:
         if self._chain is not None:
             lib.llama_sampler_accept(self._chain, token)

@@ -14,6 +14,8 @@ from support.vocabularies import vocabulary_model
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.calling import ArgumentForm, CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama.grammars import Grammars
+from orchestrator.engine.llama.sampler import LlamaSampler
+from orchestrator.engine.messages import Sampling
 from orchestrator.engine.vocab import Vocabulary
 
 HERMES = CallForm(
@@ -95,6 +97,16 @@ def test_a_control_token_is_a_trigger_and_its_spelling_as_text_is_none(gemma: Sa
     assert gemma("a thought: <|channel>thought\nhm<channel|> so it is", rules)
     assert not gemma(f"<|tool_call>[{SEARCH}", rules)
     assert not gemma("<|tool_call>I look", rules)
+
+
+def test_the_control_tokens_of_calls_are_spelled_and_no_others(gemma_model: Path) -> None:
+    model = vocabulary_model(gemma_model)
+    grammars, vocabulary = Grammars(lib.llama_model_get_vocab(model)), Vocabulary(model)
+    constraint = grammars.constraint("", ToolRules(LIST, TOOLS))
+    begin, close, thought = (vocabulary.template(text)[0] for text in ("<|tool_call>", "<tool_call|>", "<|channel>"))
+    assert constraint.spelled == {begin: b"<|tool_call>", close: b"<tool_call|>"}
+    sampler = LlamaSampler(Sampling(), model, constraint)
+    assert (sampler.spelled(begin), sampler.spelled(thought)) == (b"<|tool_call>", b"")
 
 
 def test_required_is_a_call_from_the_first_token_on(says: Says) -> None:

@@ -9,6 +9,7 @@ import pytest
 from support.backends import feed
 
 from orchestrator.engine.backend import Memory
+from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.messages import Sampling
@@ -54,6 +55,17 @@ def test_an_answer_obeys_its_schema(backend: LlamaBackend, memory: LlamaMemory, 
     assert said.keys() == {"name", "kinds"}
     assert len(said["name"]) <= 12
     assert said["kinds"] in (["file"], ["folder", "link"])
+
+
+def test_a_call_begins_with_the_text_of_its_control_token(backend: LlamaBackend, memory: LlamaMemory) -> None:
+    """It is one in the second vocabulary alone."""
+    form = CallForm("<|tool_call>", "<|tool_call>", "{", "}<tool_call|>")
+    rules = ToolRules(form, (OfferedTool("now", '{"properties": {}}'),), required=True)
+    row = feed(memory, 0, backend.encode(["What time is it?"], control=False)[0])
+    found = memory.sample(row, backend.sampler(Sampling(calls=rules)))
+    text = found.spelled or backend.pieces([found.token])
+    assert b"<|tool_call>".startswith(text)
+    assert bool(found.spelled) == (backend.encode(["<|tool_call>"], control=True)[0] == [found.token])
 
 
 def answered(backend: LlamaBackend, memory: Memory, sampling: Sampling) -> bytes:
