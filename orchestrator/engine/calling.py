@@ -7,7 +7,7 @@ Text is free until `trigger`. From there the answer is bound, and ends with the 
 
     begin = <tool_call>\\n{"name": "      before_arguments = ", "arguments": ·       end = }\\n</tool_call>
 
-The answer's text has the control tokens that calls are written with, as they are spelled here; its ids do not.
+The answer's text has the control tokens that calls are written with, as they are spelled here, and its ids have them too.
 These values cross to the child process in `Sampling.calls`. The engine reads no template and parses no call.
 """
 

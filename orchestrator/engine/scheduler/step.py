@@ -179,9 +179,10 @@ class Stepping:
         piece = self._backend.pieces([sampled.token])
         if sampled.logprobs:
             ticket.held_logprobs.push(self._chosen(sampled.logprobs))
-        # A control token has no text, but where a call is written with it. Its id would stand for the answer's text
-        # wherever that is content again.
-        self._say(ticket, ticket.text.push(piece or sampled.spelled), (sampled.token,) if piece else ())
+        # A control token has no text, but where a call is written with it. Without one its id would stand for the answer's
+        # text wherever that is content again.
+        text = piece or sampled.spelled
+        self._say(ticket, ticket.text.push(text), (sampled.token,) if text else ())
         if ticket.text.stopped:
             self._reporting.end(ticket, Outcome.DONE, Reason.STOP, "")
         elif ticket.generated >= ticket.job.max_tokens:

@@ -5,6 +5,7 @@ import math
 import random
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from support.driven import NEAR, Driven
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.backend import Run, SamplerMade
+from orchestrator.engine.backend import Run, Sampled, Sampler, SamplerMade
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
@@ -270,4 +271,29 @@ def test_a_control_token_that_the_model_samples_is_not_among_the_ids_of_its_text
         machine.finish()
         computed |= {*naive_answer([*b"code", ticket], 40)}
         assert machine.answer(ticket) == [one for one in naive_answer([*b"code", ticket], 40) if one != ord("e")]
+    assert ord("e") in computed
+
+
+class Spelling(FakeMemory):
+    """Its 'e' is a control token that calls are written with."""
+
+    def sample(self, row: int, sampler: Sampler) -> Sampled:
+        found = super().sample(row, sampler)
+        return replace(found, spelled=b"e" if found.token == ord("e") else b"")
+
+
+class WithSpelledToken(WithControlToken):
+    def open(self, cells: int, sequences: int) -> FakeMemory:
+        return Spelling(cells, sequences, self.end_every, footprint=cells * 8, ranges=self.info.ranges)
+
+
+def test_a_control_token_that_calls_are_written_with_is_among_the_ids_of_its_text() -> None:
+    machine = Machine(backend=WithSpelledToken(END_EVERY))
+    machine.floor("code", list(b"code"))
+    computed = set[int]()
+    for ticket in range(1, 20):
+        machine.ask(ticket, "code", [ticket], 40)
+        machine.finish()
+        computed |= {*naive_answer([*b"code", ticket], 40)}
+        assert machine.answer(ticket) == naive_answer([*b"code", ticket], 40)
     assert ord("e") in computed
