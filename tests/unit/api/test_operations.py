@@ -42,3 +42,18 @@ def test_a_held_pause_ends_with_its_connection(http, lorekeep):
 def test_a_pause_of_no_length_is_refused(http, wrong):
     refused = http.post("/v1/pause", json={"for": wrong})
     assert (refused.status_code, "for" in refused.json()["error"]["message"]) == (400, True)
+
+
+def test_symbols_are_told_in_the_shape_that_programs_rely_on(http):
+    found = http.post("/v1/symbols", json={"name": "run", "what": "callers"}).json()
+    (row,) = found["symbols"]
+    told = {"name": "run", "qualified": "App.run", "kind": "method", "path": "src/a.py", "line": 10, "uses": [20, 22]}
+    assert {name: row[name] for name in told} == told
+    assert http.post("/v1/symbols", json={"name": "nothing"}).json()["near"] == ["noting"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"name": ""}, {"name": "x", "what": "uses"}, {"what": "callers"}, {"name": "x", "n": 3}]
+)
+def test_a_question_about_symbols_that_nobody_can_answer_is_refused(http, body):
+    assert http.post("/v1/symbols", json=body).status_code == 400
