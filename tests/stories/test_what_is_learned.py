@@ -5,23 +5,15 @@ import time
 from contextlib import closing
 
 import pytest
-from support.house import living, reply, revived, until
+from support.house import living, remembered, reply, revived, until
+
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 @pytest.fixture(scope="module")
 def house(models):
     with living(models) as daemon:
         yield daemon
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered(house):
-    for one in remembered(house):
-        house.json("memory", "forget", one["id"], "--yes")
-
-
-def remembered(daemon, *options):
-    return daemon.json("memory", "list", *options)["memories"]
 
 
 def asked(daemon, question, session="", **more):

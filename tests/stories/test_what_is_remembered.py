@@ -1,23 +1,15 @@
 """Memories as a user meets them: kept, shown to the model, superseded, forgotten, carried to another machine."""
 
 import pytest
-from support.house import hits, living, over_socket, reply, revived, until
+from support.house import hits, living, over_socket, remembered, reply, revived, until
+
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 @pytest.fixture(scope="module")
 def house(models):
     with living(models) as daemon:
         yield daemon
-
-
-@pytest.fixture(autouse=True)
-def nothing_remembered(house):
-    for one in remembered(house):
-        house.json("memory", "forget", one["id"], "--yes")
-
-
-def remembered(daemon, *options):
-    return daemon.json("memory", "list", *options)["memories"]
 
 
 def add(daemon, *words):

@@ -117,6 +117,13 @@ def shown(daemon: PrivateDaemon, name: str) -> Any:
     return reply(daemon, f"/v1/codices/{name}")["codex"]
 
 
+def remembered(daemon: PrivateDaemon, *options: str) -> Sequence[Any]:
+    """Its memories as `lore memory list` has them."""
+    listed = daemon.json("memory", "list", *options)["memories"]
+    assert isinstance(listed, list)
+    return listed
+
+
 def hits(daemon: PrivateDaemon, query: str, codex: str, most: int = 10) -> Sequence[Any]:
     """What a search finds."""
     found = reply(daemon, "/v1/search", {"query": query, "codex": codex, "n": most})["hits"]
