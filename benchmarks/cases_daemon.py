@@ -1,5 +1,6 @@
 """What a person meets: the command's own speed, the daemon's memory, plans and warm answers at the socket."""
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ FUNCTIONS, FUNCTION_TOKENS = 70, 21  # of a generated file, under the built-in v
 def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
     return {
         "lore --help": help_,
+        "lore mcp": first_tool_answer,
         "the daemon's memory": memory,
         "plan on a 100k codex": plan,
         "warm answer at the socket": warm_answer,
@@ -34,6 +36,42 @@ def help_(bench: Bench) -> Iterator[Row]:
         subprocess.run([LORE, "--help"], stdout=subprocess.DEVNULL, check=True)
         taken.append(time.perf_counter() - begun)
     yield at_most("lore --help", "median", 1_000 * median(taken), 150, "ms")
+
+
+def first_tool_answer(bench: Bench) -> Iterator[Row]:
+    """From the process's start to a search's result, by hand, so that no client's imports count; then one more."""
+    with private_daemon(models=bench.model.parent) as daemon:
+        load(daemon, sources(daemon.folder / "codex", 1_000), "codex")
+        first, further = zip(*(tool_answers(daemon) for _ in range(max(bench.runs, 5))), strict=True)
+        yield at_most("lore mcp", "first tool answer after the start", 1_000 * median(first), 300, "ms")
+        yield Row("lore mcp", "a further tool answer", 1_000 * median(further), unit="ms")
+
+
+def tool_answers(daemon: PrivateDaemon) -> tuple[float, float]:
+    """Seconds to the first answer of a fresh process, and of the next."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}}
+    search = {"name": "search", "arguments": {"query": "step"}}
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        [LORE, "mcp"], env=daemon.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        asked(process, "initialize", hello)
+        asked(process, "tools/call", search)
+        first = time.perf_counter()
+        asked(process, "tools/call", search)
+        further = time.perf_counter()
+        assert process.stdin is not None
+        process.stdin.close()
+    return first - begun, further - first
+
+
+def asked(process: "subprocess.Popen[str]", method: str, params: dict[str, Any]) -> None:
+    """One request of the Model Context Protocol and its reply."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + "\n")
+    process.stdin.flush()
+    assert "result" in json.loads(process.stdout.readline())
 
 
 def memory(bench: Bench) -> Iterator[Row]:
