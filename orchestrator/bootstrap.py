@@ -29,6 +29,7 @@ from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
@@ -97,6 +98,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         codex_symbols=symbols,
+        maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
         session_store=storage.sessions,
         tending=Tending(storage.sessions, storage.memories, settings.memory.episodes, settings.memory.retention),
         kept_memories=memories,

@@ -24,6 +24,7 @@ from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
 from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
@@ -70,6 +71,7 @@ from orchestrator.wire.memories import (
 )
 from orchestrator.wire.replies import (
     Cancelled,
+    CodexMap,
     CodexReport,
     ColdFloor,
     DataName,
@@ -77,6 +79,7 @@ from orchestrator.wire.replies import (
     KeptReply,
     KvLossEvent,
     KvLossProgress,
+    MapLine,
     ModelReport,
     ModelRow,
     SearchReply,
@@ -209,6 +212,7 @@ class Program:
     reports: CodexReports
     searcher: ArchiveSearch
     codex_symbols: CodexSymbols
+    maps: CodexMaps
     session_store: SessionStore
     tending: Tending
     kept_memories: Memories
@@ -380,6 +384,11 @@ class Program:
         await asyncio.shield(self.model_ready())
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
         return self.codex_report(state or await self.lifecycle.ensure_built(name))
+
+    async def codex_map(self, name: str, most: int) -> CodexMap:
+        found = await asyncio.to_thread(self.maps.of, name, most)
+        lines = tuple(MapLine(path=path, line=line) for path, line in found.lines.items())
+        return CodexMap(files=lines, left_out=found.left_out)
 
     async def drop(self, name: str) -> None:
         with self.loads.dropping(name):

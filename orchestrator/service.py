@@ -26,6 +26,7 @@ from orchestrator.wire.memories import (
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
+    CodexMap,
     CodexReport,
     DataName,
     KeptData,
@@ -226,6 +227,10 @@ class Service(Protocol):
     async def drop(self, name: str) -> None: ...
     async def forget_codex(self, principal: Principal, name: str) -> int:
         """Deletes the asking user's memories of a codex, loaded or not, for good. Gives their number."""
+        ...
+
+    async def codex_map(self, name: str, most: int) -> CodexMap:
+        """Lines of at most so many characters. Raises NotFound."""
         ...
 
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply: ...

@@ -85,6 +85,7 @@ routes = [
     operations.load,
     operations.codices,
     operations.codex,
+    operations.codex_map,
     operations.drop_codex,
     operations.reload_codex,
     operations.cancel_load,

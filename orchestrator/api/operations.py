@@ -16,6 +16,7 @@ from orchestrator.wire.replies import (
     Alive,
     Cancelled,
     ChangedEvent,
+    CodexMap,
     CodexReply,
     CodicesReply,
     DataName,
@@ -64,6 +65,7 @@ from orchestrator.wire.status import (
     StatusReply,
 )
 
+MAP_CHARACTERS, MOST_CHARACTERS = 30_000, 1_000_000  # of a map: about 10,000 tokens, what a page of an agent may take
 LONGEST_PAUSE_S = 30 * 86_400.0
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
@@ -103,6 +105,16 @@ async def codices(call: ApiCall) -> CodicesReply:
 async def codex(call: ApiCall) -> CodexReply:
     """One codex."""
     return CodexReply(codex=await call.service.codex(call.name))
+
+
+@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",))
+async def codex_map(call: ApiCall) -> CodexMap:
+    """A line for each file of a codex, with what it defines; `?most=`: characters of all, from 100 to 1,000,000 (left out:
+    30,000). Without room for all, files that tell least have none."""
+    given = call.request.query_params.get("most", str(MAP_CHARACTERS))
+    if not given.isdecimal() or not 100 <= int(given) <= MOST_CHARACTERS:
+        raise InvalidRequest(f"most: {given!r} is not between 100 and {MOST_CHARACTERS:,}", "leave it out")
+    return await call.while_connected(call.service.codex_map(call.name, int(given)))
 
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))

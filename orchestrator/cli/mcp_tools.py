@@ -37,7 +37,7 @@ from orchestrator.cli.memory import cited
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.search import hit_text, how_many_hold, none_found, several_meant, symbol_text
 from orchestrator.cli.status import notes_of, roots, state
-from orchestrator.cli.terminal import listed
+from orchestrator.cli.terminal import Report, listed, plural
 from orchestrator.wire import faults
 
 # Characters of a result. Claude Code warns of more than 10,000 tokens; code has about 3 characters a token.
@@ -46,7 +46,7 @@ INSTRUCTIONS = (
     "A local model that holds codebases (codices) in its cache. `ask` for what needs reading many files; `search` and "
     "`symbol` are exact and fast. Left out, `codex` is that of the working directory."
 )
-CODICES = "lore://codices/"
+CODICES, MAP = "lore://codices/", "/map"
 Arguments = Mapping[str, Any]
 Said = Callable[[float, float | None, str], None]  # done, of how many (None: not known), in words
 
@@ -179,19 +179,33 @@ class Resource:
 
 
 def resources(daemon: Daemon) -> list[Resource]:
-    """One for each codex."""
-    codices = daemon.call("GET", "/v1/codices")["codices"]
-    return [Resource(uri_of(one["name"]), one["name"], f"the codex of {roots(one)}") for one in codices]
+    """Two for each codex: what it is, and its map."""
+    found: list[Resource] = []
+    for one in daemon.call("GET", "/v1/codices")["codices"]:
+        name = one["name"]
+        found.append(Resource(uri_of(name), name, f"the codex of {roots(one)}"))
+        found.append(Resource(uri_of(name) + MAP, f"map of {name}", "its files, a line each with what they define"))
+    return found
 
 
 def resource(daemon: Daemon, uri: str) -> str:
     """Its text. Raises Failure for a URI that is none of ours."""
-    name = unquote(uri.removeprefix(CODICES))
-    if not uri.startswith(CODICES) or uri != uri_of(name):
+    quoted, _, part = uri.removeprefix(CODICES).partition("/")
+    name = unquote(quoted)
+    if uri not in (uri_of(name), uri_of(name) + MAP):
         raise Failure(faults.NOT_FOUND, f"no resource {uri}", "resources/list names those that there are")
-    codex = daemon.call("GET", f"/v1/codices/{route_part(name)}")["codex"]
+    route = f"/v1/codices/{route_part(name)}"
+    if part:
+        return map_page(daemon.call("GET", f"{route}/map?most={MOST}"))
+    codex = daemon.call("GET", route)["codex"]
     about = summary(codex, (("taken in", taken_in(codex)), ("state", state(codex))))
     return cut(paragraphs(about, *(codex.get("notices") or ()), *notes_of(codex)))
+
+
+def map_page(report: Report) -> str:
+    more = plural(report["left_out"], "more file") if report["left_out"] else ""
+    lines = "\n".join(f"{one['path']}: {one['line']}" for one in report["files"])
+    return paragraphs(lines, f"[{more} without a line]" if more else "")
 
 
 def uri_of(name: str) -> str:

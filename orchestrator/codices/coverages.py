@@ -127,11 +127,16 @@ def most_telling(entries: Sequence[FileEntry], most_bytes: int) -> list[FileEntr
     """The entries, in their order, of at most so many bytes: those of roles that count most, then the least deep."""
     chosen: set[str] = set()
     left = most_bytes
-    for entry in sorted(entries, key=lambda one: (-ROLE_SHARES[role_of(one.path)], one.path.count("/"), one.path)):
+    for entry in telling_first(entries):
         if entry.size <= left:
             chosen.add(entry.path)
             left -= entry.size
     return [entry for entry in entries if entry.path in chosen]
+
+
+def telling_first(entries: Sequence[FileEntry]) -> list[FileEntry]:
+    """Those of roles that count most first, then the least deep."""
+    return sorted(entries, key=lambda one: (-ROLE_SHARES[role_of(one.path)], one.path.count("/"), one.path))
 
 
 # -- which file gets how much

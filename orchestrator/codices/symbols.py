@@ -77,18 +77,10 @@ class CodexSymbols:
 
     def answer(self, codex: str, what: What, name: str) -> SymbolAnswer:
         with translated():
-            digests = self._digests(codex)
+            digests = digests_now(self.catalog, self.residents, codex)
             made = self._current(codex, digests) or self._made(codex, digests)
         with self._lock:
             return made.index.answer(what, name)
-
-    def _digests(self, codex: str) -> Mapping[str, str]:
-        """Of the files that the codex answers from; the same object as long as they are the same, where it is built."""
-        state = self.residents.get(codex)
-        if state is not None:
-            return state.digests
-        generation = self.catalog.generation(codex)
-        return effective(generation.digests(), self.catalog.amendments(codex, generation.number))
 
     def _current(self, codex: str, digests: Mapping[str, str]) -> _Made | None:
         with self._lock:
@@ -164,6 +156,16 @@ class CodexSymbols:
             return None if packed is None else packed_file(from_bytes(one.path, packed), packed)
         except (ValueError, TypeError, zlib.error):  # damaged, or of a version that was never released
             return None
+
+
+def digests_now(catalog: Catalog, residents: ResidentCodices, codex: str) -> Mapping[str, str]:
+    """Of the files that the codex answers from; the same object as long as they are the same, where it is built. Raises
+    UnknownCodex."""
+    state = residents.get(codex)
+    if state is not None:
+        return state.digests
+    generation = catalog.generation(codex)
+    return effective(generation.digests(), catalog.amendments(codex, generation.number))
 
 
 def _key(path: str, digest: str) -> str:

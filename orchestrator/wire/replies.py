@@ -306,6 +306,20 @@ class CodexReply(ReplyShape):
     codex: CodexReport = Field(description="its state")
 
 
+class MapLine(ReplyShape):
+    """A file in a line."""
+
+    path: str = Field(description="its path in the codex")
+    line: str = Field(description="what it is and what it defines")
+
+
+class CodexMap(ReplyShape):
+    """The files of a codex, a line each."""
+
+    files: tuple[MapLine, ...] = Field(description="in the order of their paths")
+    left_out: int = Field(description="files without a line: those that tell least, where there is no room for all")
+
+
 class CodicesReply(ReplyShape):
     """All codices."""
 

@@ -43,8 +43,9 @@ def test_an_agent_finds_out_what_there_is_asks_about_it_and_remembers(house, rev
     async def story() -> None:
         async with agent(house, revision) as client:
             assert [one.name for one in (await client.list_tools()).tools][:3] == ["ask", "search", "symbol"]
-            (codex,) = (await client.list_resources()).resources
+            codex, lines = (await client.list_resources()).resources
             assert "3 files" in (await client.read_resource(codex.uri)).contents[0].text
+            assert "zebra.py: " in (await client.read_resource(lines.uri)).contents[0].text
 
             answer = told(await client.call_tool("ask", {"question": question("zebra"), "max_tokens": 10}))
             assert CODES["zebra"] in answer

@@ -77,6 +77,7 @@ from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
+    CodexMap,
     CodexReport,
     ColdFloor,
     DataName,
@@ -85,6 +86,7 @@ from orchestrator.wire.replies import (
     KvLossEvent,
     KvLossProgress,
     LoadedEvent,
+    MapLine,
     ModelNames,
     ModelReport,
     ModelRow,
@@ -301,6 +303,11 @@ class SmallService:
             raise NotFound(f"no session {name}", "lore session list")
         turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
         return filled(SessionExport, name=name, codex="demo", turns=turns)
+
+    async def codex_map(self, name: str, most: int) -> CodexMap:
+        self.found(name)
+        lines = (MapLine(path="src/a.py", line="App: run"), MapLine(path="src/b.py", line="help_it"))
+        return CodexMap(files=lines if most > 100 else lines[:1], left_out=0 if most > 100 else 1)
 
     async def symbols(self, body: SymbolsBody) -> SymbolsReply:
         if body.name == "nothing":

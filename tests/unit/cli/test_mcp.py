@@ -200,16 +200,19 @@ def test_a_result_is_cut_at_a_line_and_says_so():
 
 
 def test_the_codices_are_resources_that_say_what_they_hold(agent):
-    (listed,) = agent.ask("resources/list")["result"]["resources"]
-    assert (listed["uri"], listed["name"]) == ("lore://codices/demo", "demo")
+    listed, mapped = agent.ask("resources/list")["result"]["resources"]
+    assert (listed["uri"], mapped["uri"]) == ("lore://codices/demo", "lore://codices/demo/map")
+    (lines,) = agent.ask("resources/read", uri=mapped["uri"])["result"]["contents"]
+    assert lines["text"] == "src/a.py: App: run\nsrc/b.py: help_it"
     (read,) = agent.ask("resources/read", uri=listed["uri"])["result"]["contents"]
     assert read["uri"] == listed["uri"]
     assert read["text"].startswith("demo: ")
 
 
-@pytest.mark.parametrize(
-    "uri", ["lore://codices/nobody", "lore://codices/", "lore://codices/a/../demo", "file:///etc/passwd"]
-)
+NO_RESOURCES = ("nobody", "nobody/map", "", "/map", "a/../demo", "demo/", "demo/map/", "demo%2Fmap")
+
+
+@pytest.mark.parametrize("uri", [*(f"lore://codices/{rest}" for rest in NO_RESOURCES), "file:///etc/passwd", "map"])
 def test_a_resource_that_there_is_not_is_refused_with_what_to_do(agent, uri):
     error = agent.ask("resources/read", uri=uri)["error"]
     assert error["code"] == -32602
