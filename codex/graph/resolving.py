@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from codex.outline.facts import BASE, EVERYTHING, WHOLE_MODULE, Binding, FileFacts, Typed, Use
 
-_DEEP = 24  # steps of one look-up: modules that hand a name on, bases, values of variables
+_DEEP = 24  # values of variables that one look-up evaluates within each other
 _STEPS = 500  # expressions that one look-up may evaluate: variables that are set a hundred times, each from others
 _NAME = re.compile(r"[^\W\d]\w*")
 _SELF, _CLASS, _SUPER = ("self", "this"), "cls", "super"
@@ -106,37 +106,39 @@ class Resolver:
                 if any(owner == at for owner, _ in file.by_variable.get(name, ())):
                     return []
             at = holder.holder
-        return self._global(file, name, _DEEP) or [OUTSIDE]
+        return self._global(file, name, set()) or [OUTSIDE]
 
-    def _global(self, file: FileFacts, name: str, depth: int) -> list[Referent]:
-        """What a module calls so: its own, what it imports under this name, what it takes over whole."""
+    def _global(self, file: FileFacts, name: str, seen: set[tuple[str, str]]) -> list[Referent]:
+        """What a module calls so: its own, what it imports under this name, what it takes over whole. `seen`: names of
+        modules that the look-up has come through."""
         own = self._own(file, name)
         if own:
             return own
-        if depth <= 0:
+        if (file.path, name) in seen:
             return []
-        bound = [one for binding in file.by_bound.get(name, ()) for one in self._bound(file, binding, depth)]
+        seen.add((file.path, name))
+        bound = [one for binding in file.by_bound.get(name, ()) for one in self._bound(file, binding, seen)]
         if bound:
             return bound
         for binding in file.by_bound.get(EVERYTHING, ()):
             for path in self.modules(binding.module, file.path):
                 other = self.facts_of(path)
-                found = self._global(other, name, depth - 1) if other is not None and path != file.path else []
+                found = self._global(other, name, seen) if other is not None else []
                 if found:
                     return found
         return []
 
-    def _bound(self, file: FileFacts, binding: Binding, depth: int) -> list[Referent]:
+    def _bound(self, file: FileFacts, binding: Binding, seen: set[tuple[str, str]]) -> list[Referent]:
         paths = self.modules(binding.module, file.path)
         if binding.member == WHOLE_MODULE:
             return [Referent(Sort.MODULE, path) for path in paths] or [OUTSIDE]
-        found = [one for path in paths for one in self._of_module(path, binding.member, depth - 1, file.path)]
+        found = [one for path in paths for one in self._of_module(path, binding.member, seen)]
         return found or [OUTSIDE]
 
-    def _of_module(self, path: str, name: str, depth: int, by: str = "") -> list[Referent]:
+    def _of_module(self, path: str, name: str, seen: set[tuple[str, str]]) -> list[Referent]:
         """A name of a module: what it calls so, else a module below it."""
         file = self.facts_of(path)
-        found = self._global(file, name, depth) if file is not None and path != by else []
+        found = self._global(file, name, seen) if file is not None else []
         if found:
             return found
         below = self.modules(f".{name}", path) if path.endswith(_INIT) else ()
@@ -156,16 +158,17 @@ class Resolver:
 
     def _attribute(self, value: Referent, name: str) -> list[Referent]:
         if value.sort is Sort.MODULE:
-            return self._of_module(value.path, name, _DEEP) or [OUTSIDE]
+            return self._of_module(value.path, name, set()) or [OUTSIDE]
         if value.sort in (Sort.CLASS, Sort.INSTANCE, Sort.SUPER):
-            return self._member(value, name, _DEEP) or [OUTSIDE]
+            return self._member(value, name, set()) or [OUTSIDE]
         return [OUTSIDE] if value.sort is Sort.OUTSIDE else []
 
-    def _member(self, value: Referent, name: str, depth: int, asked: Referent | None = None) -> list[Referent]:
-        """Of the class itself, else of the first of its bases that has it."""
+    def _member(self, value: Referent, name: str, seen: set[Place], asked: Referent | None = None) -> list[Referent]:
+        """Of the class itself, else of the first of its bases that has it. `seen`: the classes that were looked at."""
         file = self.facts_of(value.path)
-        if file is None or depth <= 0:
+        if file is None or (value.path, value.at) in seen:
             return []
+        seen.add((value.path, value.at))
         asked = asked or value
         holder = file.defined[value.at]
         if value.sort is not Sort.SUPER:
@@ -173,8 +176,8 @@ class Resolver:
             if own:
                 return [replace(one, owner=asked) for one in own]
         for base in self.bases(value.path, value.at):
-            if base.sort is Sort.CLASS and (base.path, base.at) != (value.path, value.at):
-                found = self._member(base, name, depth - 1, asked)
+            if base.sort is Sort.CLASS:
+                found = self._member(base, name, seen, asked)
                 if found:
                     return found
         return []
@@ -249,19 +252,20 @@ class Resolver:
         return targets if rest and rest[0] == "(" else [one for each in targets for one in self._read(each)], rest
 
     def _attribute_value(self, value: Referent, name: str) -> list[Referent]:
-        found = self._attribute(value, name) if value.sort is not Sort.INSTANCE else self._member(value, name, _DEEP)
+        found = self._attribute(value, name) if value.sort is not Sort.INSTANCE else self._member(value, name, set())
         known = [one for one in found if one.sort is not Sort.OUTSIDE]
         if value.sort in (Sort.INSTANCE, Sort.SUPER, Sort.CLASS) and not any(one.sort is Sort.CLASS for one in known):
-            said = self._set_on(value, name, _DEEP)
+            said = self._set_on(value, name, set())
             if said:
                 return said
         return found
 
-    def _set_on(self, value: Referent, name: str, depth: int) -> list[Referent]:
+    def _set_on(self, value: Referent, name: str, seen: set[Place]) -> list[Referent]:
         """What methods set `self.name` to, of the class or of its bases."""
         file = self.facts_of(value.path)
-        if file is None or depth <= 0:
+        if file is None or (value.path, value.at) in seen:
             return []
+        seen.add((value.path, value.at))
         within = file.defined[value.at]
         for own in _SELF:
             said = [
@@ -273,8 +277,8 @@ class Resolver:
             if found:
                 return found
         for base in self.bases(value.path, value.at):
-            if base.sort is Sort.CLASS and (base.path, base.at) != (value.path, value.at):
-                found = self._set_on(base, name, depth - 1)
+            if base.sort is Sort.CLASS:
+                found = self._set_on(base, name, seen)
                 if found:
                     return found
         return []

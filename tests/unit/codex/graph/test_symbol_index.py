@@ -203,6 +203,21 @@ def test_variables_that_are_set_from_each_other_a_thousand_times_end_a_look_up()
     assert places(index_of({"a.py": text}), "callers", "step") == []
 
 
+def test_many_modules_that_take_each_other_over_whole_and_many_diamonds_end_a_look_up() -> None:
+    names = [f"m{n}" for n in range(12)]
+    files = {f"{one}.py": "".join(f"from {other} import *\n" for other in names if other != one) for one in names}
+    files["m0.py"] += "missing()\nfound()\n"
+    files["m11.py"] += "def found(): pass\n"
+    rows = [f"class C{n}(C{n + 1}, D{n + 1}): pass\nclass D{n}(C{n + 1}, D{n + 1}): pass\n" for n in range(40)]
+    files["c.py"] = (
+        "".join(rows) + "class C40:\n    def last(self): pass\nclass D40: pass\nC0().nothing()\nC0().last()\n"
+    )
+    index = index_of(files)
+    assert places(index, "callers", "found") == ["m0.py:1 m0 [13]"]
+    assert places(index, "callers", "last") == ["c.py:1 c [85]"]
+    assert len(places(index, "implementors", "C40")) == 80
+
+
 def test_classes_that_are_derived_from_each_other_end_a_look_up() -> None:
     text = "class A(B):\n    def go(self): self.gone()\n\n\nclass B(A):\n    def gone(self): pass\n"
     assert places(index_of({"a.py": text}), "callers", "gone") == ["a.py:2 A.go [2]"]
