@@ -620,6 +620,9 @@ class Program:
     async def models(self) -> list[ModelRow]:
         return await self.about.models()
 
+    async def loaded_model(self) -> str:
+        return self.about.model.setting
+
     async def model(self, principal: Principal, name: str) -> ModelReport:
         return await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
 

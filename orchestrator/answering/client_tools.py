@@ -6,7 +6,8 @@ A result belongs to a call by its id, in whatever order results come. Pure funct
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
 from formatters.blocks import Role
 from formatters.calls import CallFormat
@@ -19,7 +20,7 @@ from orchestrator.wire.requests import ToolFunction
 
 RESULTS_SHARE = 0.5  # of what a prompt may have beside its fixed parts: what new results get before earlier turns go
 ANY_OBJECT = {"type": "object"}
-LONGEST_ID = 40  # characters of an id in a sentence
+LONGEST_ID, MOST_NAMED = 40, 10  # characters of an id in a sentence, and ids in one
 ALL_RESULTS = "send a message with role tool for each of the calls, with its tool_call_id"
 
 
@@ -67,23 +68,23 @@ def results_at_end(messages: Sequence[Message]) -> tuple[Message, ...]:
 def refuse_strangers(messages: Sequence[Message]) -> None:
     """Raises InvalidRequest for a result of a call that no answer before it made, or that has a result already. A result
     whose answer was left out is left to the session that has it."""
-    calls: Sequence[ToolCall] | None = None
+    calls: Collection[str] | None = None
     had = set[str]()
     for one in messages:
         if one.role == "tool" and calls is not None:
-            _refuse_stranger(one.tool_call_id, [call.id for call in calls], had)
+            _refuse_stranger(one.tool_call_id, calls, had)
             had.add(one.tool_call_id)
         elif one.role != "tool":
-            calls, had = one.tool_calls if one.role == "assistant" else (), set()
+            calls, had = _ids(one.tool_calls if one.role == "assistant" else ()), set()
 
 
 def answered_calls(since: Sequence[TurnView], results: Sequence[Message]) -> tuple[TurnView, ...]:
     """The results as turns, in the order of the calls that `since`, the turn so far, ends with. Raises InvalidRequest where
     they are not those of these calls."""
     calls = open_calls(since)
-    had = set[str]()
+    ids, had = _ids(calls), set[str]()
     for one in results:
-        _refuse_stranger(one.tool_call_id, [call.id for call in calls], had)
+        _refuse_stranger(one.tool_call_id, ids, had)
         had.add(one.tool_call_id)
     missing = [call for call in calls if call.id not in had]
     if missing:
@@ -103,12 +104,18 @@ def open_calls(since: Sequence[TurnView]) -> tuple[CallView, ...]:
     return ()
 
 
-def _refuse_stranger(result: str, calls: Sequence[str], had: set[str]) -> None:
+def _ids(calls: Sequence[ToolCall | CallView]) -> Collection[str]:
+    """In their order, and looked up at once: an answer may make thousands of calls, and each result is looked up."""
+    return dict.fromkeys(call.id for call in calls).keys()
+
+
+def _refuse_stranger(result: str, calls: Collection[str], had: set[str]) -> None:
     if result in had:
         raise InvalidRequest(f"messages: the call {_short(result)} has two results", "send one result for each call")
     if result not in calls:
         named = f"the result of the call {_short(result)}" if result else "a result without tool_call_id"
-        known = f"; the answer before it made {', '.join(map(_short, calls))}" if calls else ""
+        named_calls = ", ".join([*map(_short, islice(calls, MOST_NAMED)), *["…"] * (len(calls) > MOST_NAMED)])
+        known = f"; the answer before it made {named_calls}" if calls else ""
         raise InvalidRequest(f"messages: {named} belongs to no call of the answer before it{known}", ALL_RESULTS)
 
 

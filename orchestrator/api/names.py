@@ -46,9 +46,8 @@ class NamedModel:
 
 async def known_models(call: ApiCall) -> KnownModels:
     codices = await call.service.codices()
-    loaded = (model.id for model in await call.service.models() if model.loaded)
     floors = {f"{CODEX_PREFIX}{codex.name}": codex.floor_tokens for codex in codices}
-    return KnownModels(tuple(codex.name for codex in codices), tuple(loaded), floors)
+    return KnownModels(tuple(codex.name for codex in codices), (await call.service.loaded_model(),), floors)
 
 
 def codex_of(model: str) -> str | None:

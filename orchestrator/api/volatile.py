@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LONGEST = 300  # characters of such a line: a longer one says more than that
+# Signs before the first word are never given back: a message of lines of blanks would be tried from each of them.
 _SAYS = r"(?: ?\([^)]{0,30}\))?\s*(?::|\bis\b|\bare\b|=)"
 _TIME = re.compile(
-    r"\W*(?:today(?:['’]?s (?:date|day))?|now"
+    r"\W*+(?:today(?:['’]?s (?:date|day))?|now"
     r"|(?:the )?(?:(?:current|local|present) )?(?:date and time|date|time|datetime|timestamp))"
     rf"{_SAYS}.*\d",
     re.IGNORECASE,
 )
 _PLACE = re.compile(
-    r"\W*(?:the )?(?:user(?:'s|s)? )?(?:current|currently|active|open|opened|focused|visible)"
+    r"\W*+(?:the )?(?:user(?:'s|s)? )?(?:current|currently|active|open|opened|focused|visible)"
     rf"(?: open| opened| active| visible)? (?:files?|documents?|tabs?|editors?|selection|cursor){_SAYS}",
     re.IGNORECASE,
 )

@@ -149,7 +149,7 @@ async def test_search_answers_with_places(service):
 
 
 async def test_models_status_and_readiness_are_told(service):
-    assert [model for model in await service.models() if model.loaded]
+    assert [model.id for model in await service.models() if model.loaded] == [await service.loaded_model()]
     assert "demo" in {codex.name for codex in (await service.status(OWNER)).codices}
     ready, detail = await service.ready()
     assert isinstance(ready, bool)

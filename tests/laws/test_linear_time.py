@@ -23,11 +23,13 @@ from codex.trees.lore_file import parse_lore_file
 from codex.trees.roles import is_generated, role_of
 from codex.trees.secrets import find_secret
 from codex.words import asked, identifiers, query_words, words
-from formatters.context import IdentityView, SigilView, TurnContext
+from formatters.blocks import Role
+from formatters.context import CallView, IdentityView, SigilView, TurnContext, TurnView
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
+from orchestrator.answering.client_tools import answered_calls, refuse_strangers
 from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
 from orchestrator.answering.parsing import AnswerParser
@@ -41,7 +43,7 @@ from orchestrator.prompt.budget import losses_of, losses_reported, within_reach
 from orchestrator.prompt.claims import ClaimSource, SourcedClaim, SourceKind
 from orchestrator.prompt.phrases import classify
 from orchestrator.prompt.situation import named_documents
-from orchestrator.service import Message
+from orchestrator.service import Message, ToolCall
 from orchestrator.settings.sources import with_value
 from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.wire.places import is_url
@@ -243,6 +245,23 @@ def test_four_times_the_messages_take_at_most_about_eight_times_the_time(reader:
     read = CONVERSATIONS[reader]
     once, more = ([Message(roles[at % len(roles)], "a") for at in range(many)] for many in (MESSAGES, 4 * MESSAGES))
     assert any(_at_most(8, read, once, more) for _ in range(3))
+
+
+def _bound(many: int) -> None:
+    """Each result of one answer's calls looks for its call."""
+    names = [f"call {at}" for at in range(many)]
+    results = [Message("tool", "42", name) for name in names]
+    refuse_strangers(
+        [Message("assistant", "", tool_calls=tuple(ToolCall(one, "look", "{}") for one in names)), *results]
+    )
+    answered = TurnView(
+        role=Role.ASSISTANT, text="", calls=tuple(CallView(id=one, name="look", arguments="{}") for one in names)
+    )
+    assert [turn.answers for turn in answered_calls((answered,), results)] == names
+
+
+def test_results_of_four_times_the_calls_take_at_most_about_eight_times_the_time() -> None:
+    assert any(_at_most(8, _bound, MESSAGES, 4 * MESSAGES) for _ in range(3))
 
 
 def _in_proportion(read: Callable[[str], object], run: str, whole: str) -> bool:

@@ -425,6 +425,9 @@ class SmallService:
     async def models(self) -> list[ModelRow]:
         return [MODEL]
 
+    async def loaded_model(self) -> str:
+        return MODEL.id
+
     async def model(self, principal: Principal, name: str) -> ModelReport:
         if name != MODEL.id:
             raise NotFound(f"no model {name}", "there are: builtin:quoter")

@@ -89,3 +89,14 @@ def test_what_means_nothing_here_is_named_once_in_the_answer(client):
     (told,) = answer.lore["notices"]
     assert told == "ignored, because it means nothing here: frequency_penalty, keep_alive, options, user"
     assert create(client, "lore").lore["notices"] == []
+
+
+def test_no_question_waits_for_the_headers_of_the_model_files(client, lorekeep, monkeypatch):
+    """A folder of models is gigabytes, and each header holds a vocabulary."""
+    read = []
+    monkeypatch.setattr(lorekeep.service, "models", lambda: read.append("all"), raising=True)
+    create(client, "builtin:quoter")
+    create(client, "demo")
+    client.responses.create(model="lore/demo", input="hello there")
+    assert [one.id for one in client.models.list()] == ["lore/demo", "builtin:quoter"]
+    assert read == []
