@@ -33,7 +33,8 @@ from governor.gguf import read_gguf
 from governor.model_shape import shape_of
 from governor.readings import GpuReading, HostReading, SensorSnapshot
 from governor.settings import GIB, GovernorSettings
-from orchestrator.answering.agent import MOST_REQUESTS, Answerer, EngineModel, SearchArchive
+from orchestrator.answering.agent import MOST_REQUESTS, Answerer, EngineModel
+from orchestrator.answering.codex_tools import SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.running import job_of, job_within, within_window
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write

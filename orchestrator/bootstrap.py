@@ -334,8 +334,8 @@ def answerer_of(
     plugins: PluginFaults,
 ) -> "Answerer":
     """Made when it is first needed: the agent's framework is large."""
-    from orchestrator.answering.agent import Answerer, SearchArchive
-    from orchestrator.answering.codex_tools import CodexTools
+    from orchestrator.answering.agent import Answerer
+    from orchestrator.answering.codex_tools import CodexTools, SearchArchive
     from orchestrator.answering.memory_tools import MemoryTools
     from orchestrator.answering.package_tools import PackageTools
 

@@ -53,7 +53,7 @@ from orchestrator.engine.messages import (
     Reason,
 )
 from orchestrator.errors import LoreError
-from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
+from orchestrator.prompt.filler import cut_text
 from orchestrator.prompt.situation import OUR_TOOLS, lacking_scope
 from orchestrator.service import Text, Thought, ToolCall
 
@@ -70,7 +70,6 @@ PROVIDER = "lorekeep"
 MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
 MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
 TOOL_S = 10  # seconds that a tool may take
-RESULT_TOKENS = 2_000  # of one search: a few whole functions
 CALLED_BEFORE = (
     "called before with the same arguments: the result stands above; answer from it, or ask for something else"
 )
@@ -86,36 +85,6 @@ _PROFILE = ModelProfile(
 )
 
 
-class SearchArchive:
-    """`search_archive`: passages of the turn's codex that say something about a query."""
-
-    def __init__(self, searcher: Searcher, tokens: TokenCounter) -> None:
-        self._searcher = searcher
-        self._tokens = tokens
-
-    async def search_archive(self, ctx: RunContext[TurnContext], query: str) -> str:
-        """Search the codebase for passages about a query: words, names of functions, text of an error message.
-
-        Args:
-            query: what to look for.
-        """
-        turn = ctx.deps
-        if turn.codex is None:
-            return "refused: no codex was chosen for this conversation"
-        known = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
-        found = await gather(self._searcher, self._tokens, turn.codex.name, query, RESULT_TOKENS, known)
-        if found.failed:
-            return f"failed: {'; '.join(found.notices)}"
-        return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
-
-
-def cut_result(text: str) -> str:
-    """A tool's result of at most `MOST_CHARS`, and that it was cut."""
-    if len(text) <= MOST_CHARS:
-        return text
-    return f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS:,} of {len(text):,} characters"
-
-
 @dataclass
 class GuardedTools(WrapperToolset[TurnContext]):
     """Our tools, each for a sigil that may use it. A refusal and a fault are told to the model, and the turn goes on."""
@@ -129,7 +98,8 @@ class GuardedTools(WrapperToolset[TurnContext]):
             return CALLED_BEFORE
         try:
             async with asyncio.timeout(TOOL_S):
-                return cut_result(await super().call_tool(name, tool_args, ctx, tool)) + _last_call(ctx)
+                result = await super().call_tool(name, tool_args, ctx, tool)
+                return cut_text(result, MOST_CHARS) + _last_call(ctx)
         except TimeoutError:
             return f"failed: {name} took longer than {TOOL_S} seconds"
         except LoreError as fault:

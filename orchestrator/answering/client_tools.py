@@ -14,6 +14,7 @@ from formatters.calls import CallFormat
 from formatters.context import CallView, SigilView, ToolView, TurnView
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.errors import InvalidRequest
+from orchestrator.prompt.filler import cut_text
 from orchestrator.prompt.situation import may_use
 from orchestrator.service import Ask, Message, ToolCall
 from orchestrator.wire.requests import ToolFunction
@@ -139,13 +140,9 @@ def shares(sizes: Sequence[int], room: int) -> list[int]:
 def cut_results(results: Sequence[TurnView], characters: Sequence[int]) -> tuple[TurnView, ...]:
     """The results with so many characters each; a shorter one says so at its end."""
     return tuple(
-        one if len(one.text) <= most else one.model_copy(update={"text": _cut(one.text, most)})
+        one if len(one.text) <= most else one.model_copy(update={"text": cut_text(one.text, most)})
         for one, most in zip(results, characters, strict=True)
     )
-
-
-def _cut(text: str, most: int) -> str:
-    return f"{text[:most]}\n… cut after {most:,} of {len(text):,} characters"
 
 
 def cuts_reported(calls: Sequence[CallView], before: Sequence[int], results: Sequence[TurnView]) -> Iterator[str]:

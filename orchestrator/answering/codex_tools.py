@@ -1,7 +1,8 @@
 """Tools by which a model looks into the turn's codex. Their results go to State.
 
-    read_file   lines of a file, numbered
-    symbol      where a name is defined, what calls it, what it calls, what implements it, its members; a file's outline
+    search_archive     passages that say something about a query
+    read_file          lines of a file, numbered
+    symbol             where a name is defined, its callers, callees, implementors and members; a file's outline
     context_strategy   how the turn gets at what its prompt does not hold, and how much room is left
 
 What a tool gives is the codex as questions meet it: its current generation with the log of changes. A name that is no file
@@ -24,12 +25,14 @@ from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.report import strategy_view
 from orchestrator.errors import NotFound, instead
 from orchestrator.prompt.coverage import Coverage
+from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
 from orchestrator.prompt.strategy import consulted
 
 NO_CODEX = "refused: no codex was chosen for this conversation"
 MOST_LINES = 200  # of one call where no end is named: three screens
 ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of them
 CHARS_PER_TOKEN = 4  # of text that nobody has counted
+RESULT_TOKENS = 2_000  # of one search: a few whole functions
 UNKNOWN_SIZE = 64_000  # tokens of content of which nothing is said
 COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
 Context = RunContext[TurnContext]
@@ -38,6 +41,29 @@ TextOf = Callable[[str, str], str | None]
 PathsOf = Callable[[str], Collection[str]]
 SymbolsOf = Callable[[str, What, str], SymbolAnswer]
 """Of a codex, as `codex.graph.symbol_index` answers. May raise LoreError."""
+
+
+@dataclass(frozen=True)
+class SearchArchive:
+    """`search_archive`; apart from the others, because tests and benchmarks have an archive alone."""
+
+    searcher: Searcher
+    tokens: TokenCounter
+
+    async def search_archive(self, ctx: Context, query: str) -> str:
+        """Search the codebase for passages about a query: words, names of functions, text of an error message.
+
+        Args:
+            query: what to look for.
+        """
+        turn = ctx.deps
+        if turn.codex is None:
+            return NO_CODEX
+        known = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
+        found = await gather(self.searcher, self.tokens, turn.codex.name, query, RESULT_TOKENS, known)
+        if found.failed:
+            return f"failed: {'; '.join(found.notices)}"
+        return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
 
 
 @dataclass(frozen=True)

@@ -38,12 +38,12 @@ from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel, engine_failed, engine_ready, why_waiting
+from orchestrator.prompt.composing import ID_BYTES
 from orchestrator.service import Continued, Text, TextAsk, TextEvent
 from orchestrator.wire.answers import Waiting
 from orchestrator.wire.texts import GenerationDefaults, PropsReply
 
 NO_FIM = "the loaded model was not made to fill in: its vocabulary has no tokens for it"
-ID_BYTES = 4
 
 
 class Gap(NamedTuple):

@@ -1,4 +1,5 @@
-"""What of a conversation says nothing new: filler, and stubs of results that were superseded. Pure functions of text.
+"""What of a conversation says nothing new: filler. Stubs of results that were superseded, and texts that were cut. Pure
+functions of text.
 
 Filler is what a reader would skip: blanks at the end of a line, runs of blanks and of empty lines, rules (lines of one
 repeated sign), a line that is repeated, as logs do, and a tool's result that comes again further below.
@@ -56,6 +57,11 @@ def result_stub(call: str, text: str) -> str:
     size = f"{text.count(chr(10)) + (not text.endswith(chr(10))):,} lines, {len(text):,} characters"
     named = call[:CALL_CHARS] or "tool result"
     return f"[{named}: {size}, first line: {first[:LINE_CHARS]}; left out to save room, re-fetchable]"
+
+
+def cut_text(text: str, most: int) -> str:
+    """Its first characters, and behind them that it was cut; the same where it has no more."""
+    return text if len(text) <= most else f"{text[:most]}\n… cut after {most:,} of {len(text):,} characters"
 
 
 # -- texts

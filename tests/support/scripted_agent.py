@@ -8,7 +8,8 @@ from typing import Any
 
 from codex.errors import CodexError
 from formatters.context import Evidence, TurnContext
-from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished, SearchArchive
+from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished
+from orchestrator.answering.codex_tools import SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.running import job_of
