@@ -98,6 +98,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         reports=codices.reports,
         searcher=searcher,
         codex_symbols=symbols,
+        files=files_of(storage, codices),
         maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
         session_store=storage.sessions,
         tending=Tending(storage.sessions, storage.memories, settings.memory.episodes, settings.memory.retention),

@@ -25,6 +25,7 @@ from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
 from orchestrator.codices.loads import CodexLoader, Loads
 from orchestrator.codices.maps import CodexMaps
+from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
@@ -75,6 +76,7 @@ from orchestrator.wire.replies import (
     CodexReport,
     ColdFloor,
     DataName,
+    FileLines,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -89,7 +91,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody, SymbolsBody
+from orchestrator.wire.requests import USUAL_LINES, LoadBody, ReadBody, SymbolsBody
 from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -212,6 +214,7 @@ class Program:
     reports: CodexReports
     searcher: ArchiveSearch
     codex_symbols: CodexSymbols
+    files: CodexFiles
     maps: CodexMaps
     session_store: SessionStore
     tending: Tending
@@ -421,6 +424,14 @@ class Program:
             near=found.near,
             notices=tuple(filter(None, (choice, *found.notices))),
         )
+
+    async def read(self, body: ReadBody) -> FileLines:
+        name, choice = choose_codex(body.codex, body.cwd, await self.lifecycle.candidates(body.codex, body.cwd))
+        if name is None:
+            raise NotFound("the bare model has no files", "name a codex with -c")
+        path, end = body.path.strip().removeprefix("./"), body.end or body.start + USUAL_LINES - 1
+        found = await asyncio.to_thread(self.files.lines_of, name, path, body.start, end)
+        return FileLines.of(found, path=path, notices=(choice,) if choice else ())
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""

@@ -29,6 +29,7 @@ from orchestrator.wire.replies import (
     CodexMap,
     CodexReport,
     DataName,
+    FileLines,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -43,7 +44,7 @@ from orchestrator.wire.replies import (
     SessionRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import AttachedText, LoadBody, SymbolsBody, ToolFunction
+from orchestrator.wire.requests import AttachedText, LoadBody, ReadBody, SymbolsBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -227,6 +228,10 @@ class Service(Protocol):
     async def drop(self, name: str) -> None: ...
     async def forget_codex(self, principal: Principal, name: str) -> int:
         """Deletes the asking user's memories of a codex, loaded or not, for good. Gives their number."""
+        ...
+
+    async def read(self, body: ReadBody) -> FileLines:
+        """Of the codex as it answers now. Raises NotFound for what is no file of it, or has no such line."""
         ...
 
     async def codex_map(self, name: str, most: int) -> CodexMap:

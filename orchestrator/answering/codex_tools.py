@@ -12,7 +12,6 @@ of it is refused, whatever lies on the disk: a secret file was never taken in, a
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from pydantic_ai import RunContext
@@ -23,7 +22,7 @@ from formatters.context import StrategyView, TurnContext
 from formatters.writers import passage
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.report import strategy_view
-from orchestrator.errors import NotFound, instead
+from orchestrator.codices.reading import no_file
 from orchestrator.prompt.coverage import Coverage
 from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
 from orchestrator.prompt.strategy import consulted
@@ -34,7 +33,6 @@ ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of
 CHARS_PER_TOKEN = 4  # of text that nobody has counted
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
 UNKNOWN_SIZE = 64_000  # tokens of content of which nothing is said
-COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
 Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
 """The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
@@ -148,15 +146,6 @@ def strategy_told(one: StrategyView) -> str:
         *one.steps,
     )
     return "\n".join(lines_of)
-
-
-def no_file(path: str, known: Collection[str]) -> NotFound:
-    """With the nearest names: those that end in the same part first."""
-    last = path.rpartition("/")[2]
-    alike = sorted(one for one in known if one.rpartition("/")[2] == last)
-    near = alike[:3] or [*islice(sorted(known, key=lambda one: abs(len(one) - len(path))), COMPARED)]
-    hint = instead(path, near, "it holds no files", "`lore codex show`")
-    return NotFound(f"{path!r} is no file of this codex; {hint}", hint)
 
 
 def numbered(path: str, text: list[str], start: int, end: int) -> str:

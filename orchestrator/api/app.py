@@ -40,6 +40,7 @@ QUESTIONS = (
     "/v1/codices",
     "/v1/search",
     "/v1/symbols",
+    "/v1/read",
     "/v1/pause",
 )
 COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
@@ -86,6 +87,7 @@ routes = [
     operations.codices,
     operations.codex,
     operations.codex_map,
+    operations.read,
     operations.drop_codex,
     operations.reload_codex,
     operations.cancel_load,

@@ -21,6 +21,7 @@ from orchestrator.wire.replies import (
     CodicesReply,
     DataName,
     Dropped,
+    FileLines,
     Health,
     KeptReply,
     KvLossEvent,
@@ -45,6 +46,7 @@ from orchestrator.wire.requests import (
     MeasureBody,
     ModelBody,
     PauseBody,
+    ReadBody,
     RenameBody,
     SearchBody,
     SessionSearchBody,
@@ -148,6 +150,12 @@ async def symbols(call: ApiCall, body: SymbolsBody) -> SymbolsReply:
     """Definitions of a name, what calls it, what it calls, what implements it, its members; or the outline of a file. Of
     the codex as it answers now."""
     return await call.while_connected(call.service.symbols(body))
+
+
+@route("POST", "/v1/read", "search", faults=("not_found", "not_ready"))
+async def read(call: ApiCall, body: ReadBody) -> FileLines:
+    """Lines of a file of a codex, as the codex answers now; never of a file outside it."""
+    return await call.while_connected(call.service.read(body))
 
 
 # -- conversations

@@ -4,6 +4,7 @@
     ask         /v1/chat/completions      the model's text, then what it rests on
     search      /v1/search                places with their lines
     symbol      /v1/symbols               definitions, callers, callees, ...
+    read        /v1/read                  lines of a file, numbered
     plan        /v1/plan                  what `lore plan` shows
     remember    /v1/memories              a proposal, which the user confirms
     recall      /v1/memories/search       memories in short
@@ -161,6 +162,14 @@ def symbol(daemon: Daemon, asked: Arguments, _: Said) -> str:
     return paragraphs(nothing, found, several_meant(report, what), *report.get("notices", ()))
 
 
+def read(daemon: Daemon, asked: Arguments, _: Said) -> str:
+    found = daemon.call("POST", "/v1/read", {"cwd": working_directory(), **asked})
+    lines = found["text"].split("\n")[:-1]  # not splitlines: a form feed ends no line
+    numbered = enumerate(lines, start=found["start"])
+    more = f"[lines {found['start']}-{found['end']} of {found['total']:,}]" if found["end"] < found["total"] else ""
+    return paragraphs("\n".join(f"{number} {line}" for number, line in numbered), more, *found["notices"])
+
+
 def plan(daemon: Daemon, asked: Arguments, _: Said) -> str:
     options = AskOptions(codex=asked["codex"])
     return plan_page(daemon.call("POST", "/v1/plan", request(asked["question"], [], options)))
@@ -284,6 +293,13 @@ TOOLS = by_name(
         },
         "name",
         symbol,
+    ),
+    AgentTool(
+        "read",
+        "Read lines of a file of a codex, as the codex has it; 200 where no end is named.",
+        {"path": TEXT, "start": COUNT, "end": COUNT, "codex": TEXT},
+        "path",
+        read,
     ),
     AgentTool(
         "plan",

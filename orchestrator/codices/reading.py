@@ -5,10 +5,24 @@ For any thread.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 
 from codex.catalog.catalog import Catalog
+from codex.documents import lines
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.errors import translated
+from orchestrator.errors import NotFound, instead, translated
+
+COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
+
+
+@dataclass(frozen=True)
+class LinesOfFile:
+    """Lines `start` to `end`, from 1, of a file of `total` ones; both are 0 for a file without any."""
+
+    start: int
+    end: int
+    total: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -24,6 +38,28 @@ class CodexFiles:
             found = self.residents.digests(codex, [path])
             return self.catalog.document_by_digest(path, found[path]).text if path in found else None
 
+    def lines_of(self, codex: str, path: str, start: int, end: int) -> LinesOfFile:
+        """From `start` to `end`, both from 1, as far as the file goes. Raises NotFound for what is no file or has no such
+        line, with the nearest name."""
+        text = self.text_of(codex, path)
+        if text is None:
+            raise no_file(path, self.paths_of(codex))
+        found = lines(text)
+        chosen = found[start - 1 : end]
+        if found and not chosen:
+            raise NotFound(f"{path} has {len(found):,} lines, and none from {start:,} to {end:,}", "name lines of it")
+        shown = "".join(f"{line}\n" for line in chosen)
+        return LinesOfFile(min(start, len(found)), start - 1 + len(chosen), len(found), shown)
+
     def paths_of(self, codex: str) -> Collection[str]:
         with translated():
             return self.residents.paths(codex)
+
+
+def no_file(path: str, known: Collection[str]) -> NotFound:
+    """With the nearest names: those that end in the same part first."""
+    last = path.rpartition("/")[2]
+    alike = sorted(one for one in known if one.rpartition("/")[2] == last)
+    near = alike[:3] or [*islice(sorted(known, key=lambda one: abs(len(one) - len(path))), COMPARED)]
+    hint = instead(path, near, "it holds no files", "`lore codex show`")
+    return NotFound(f"{path!r} is no file of this codex; {hint}", hint)

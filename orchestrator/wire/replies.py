@@ -110,6 +110,17 @@ class SearchReply(ReplyShape):
     absent: bool = Field(False, description="nothing holds what was quoted: the hits hold words of it")
 
 
+class FileLines(ReplyShape):
+    """Lines of a file of a codex."""
+
+    path: str = Field(description="the file")
+    start: int = Field(description="first line, from 1; 0: the file is empty")
+    end: int = Field(description="last line")
+    total: int = Field(description="lines that the file has")
+    text: str = Field(description="the lines, each with its end")
+    notices: tuple[str, ...] = Field((), description="which codex was chosen, where several could be meant")
+
+
 class SymbolRow(ReplyShape):
     """A definition."""
 

@@ -301,6 +301,21 @@ class SearchBody(StrictRequest):
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is searched")
 
 
+USUAL_LINES = 200  # of a file, where no end is named: three screens
+
+
+class ReadBody(StrictRequest):
+    """Which lines of a file."""
+
+    path: Annotated[Plain, Field(min_length=1, max_length=4_096)] = Field(
+        description="the file, as its codex names it; one that was not taken in cannot be read, wherever it lies"
+    )
+    start: Annotated[int, Field(ge=1, lt=2**31)] = Field(1, description="first line, from 1")
+    end: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description=f"last line; 0: {USUAL_LINES} lines")
+    codex: Plain | None = Field(None, description="the codex by name; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked")
+
+
 class SymbolsBody(StrictRequest):
     """Which definitions to name."""
 

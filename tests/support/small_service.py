@@ -81,6 +81,7 @@ from orchestrator.wire.replies import (
     CodexReport,
     ColdFloor,
     DataName,
+    FileLines,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -100,7 +101,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody, SymbolsBody
+from orchestrator.wire.requests import LoadBody, ReadBody, SymbolsBody
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
@@ -303,6 +304,12 @@ class SmallService:
             raise NotFound(f"no session {name}", "lore session list")
         turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
         return filled(SessionExport, name=name, codex="demo", turns=turns)
+
+    async def read(self, body: ReadBody) -> FileLines:
+        if body.path != "src/a.py":
+            raise NotFound(f"{body.path!r} is no file of this codex", "there are: src/a.py")
+        text = "".join(f"line {number}\n" for number in range(body.start, (body.end or 12) + 1))
+        return FileLines(path=body.path, start=body.start, end=body.end or 12, total=12, text=text)
 
     async def codex_map(self, name: str, most: int) -> CodexMap:
         self.found(name)

@@ -141,6 +141,12 @@ def test_a_symbol_is_named_with_its_place(agent):
     )
 
 
+def test_lines_of_a_file_are_numbered_and_say_how_many_there_are(agent):
+    text, wrong = agent.call("read", path="src/a.py", start=3, end=4)
+    assert (text, wrong) == ("3 line 3\n4 line 4\n\n[lines 3-4 of 12]", False)
+    assert agent.call("read", path="src/a.py", start=12) == ("12 line 12", False)
+
+
 def test_a_plan_says_what_would_be_sent(agent):
     text, _ = agent.call("plan", question="why?")
     assert "100 tokens: 90 cached, 10 to compute" in text
@@ -172,6 +178,7 @@ def test_the_codex_of_the_command_is_meant_where_a_call_names_none(lorekeep):
         ("search", {"query": 3}, "search: query is no string"),
         ("symbol", {"name": "x", "what": "colour"}, "what: "),
         ("search", {"query": "x", "n": 5000}, "n: "),
+        ("read", {"path": "/etc/passwd"}, "is no file of this codex\nthere are: src/a.py"),
         ("remember", {"text": "x", "cite": [""]}, "PATH:START-END"),
     ],
 )

@@ -16,6 +16,7 @@ from codex.vectors.filling import Filled
 from governor.budget import MemoryBudget
 from governor.readings import GpuReading, HostReading
 from orchestrator.answering.conversations import Session
+from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
 from orchestrator.errors import LoreError
@@ -60,6 +61,7 @@ SOURCES: dict[str, object] = {
     "SessionRow": Session,
     "StrategyState": Decision,
     "SymbolRow": FoundSymbol,
+    "FileLines": LinesOfFile,
     "TemplatePlacement": Placement,
 }
 
