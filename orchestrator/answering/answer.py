@@ -6,6 +6,7 @@ A plan ends after the preparation: nothing is inferred and nothing is saved.
 """
 
 import asyncio
+import json
 import logging
 import time
 import uuid
@@ -443,7 +444,9 @@ def parser_of(prepared: PreparedQuestion) -> AnswerParser | BoundParser:
     if rules is None:
         # A client's tools that may not be called: ours are called in a form that theirs could be called in too.
         return AnswerParser(thinking=thinking, calls=bool(chat_model.tools) and not prepared.ask.tools)
-    return BoundParser(chat_model.placement.calls, {tool.name for tool in rules.tools}, thinking=thinking)
+    return BoundParser(
+        chat_model.placement.calls, {tool.name: json.loads(tool.parameters) for tool in rules.tools}, thinking=thinking
+    )
 
 
 def refused_call(call: ToolCall, mark: CensorMark) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from formatters.blocks import Role
 from formatters.calls import CallFormat
 from formatters.context import CallView, SigilView, ToolView, TurnView
-from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
+from orchestrator.engine.calling import ArgumentForm, CallForm, OfferedTool, ToolRules
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.filler import cut_text
 from orchestrator.prompt.situation import may_use
@@ -44,7 +44,8 @@ def tool_rules(ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: Sigil
 
 def call_form(form: CallFormat) -> CallForm:
     """As the engine takes it."""
-    return CallForm(form.trigger, form.begin, form.before, form.end, form.between, form.close)
+    style = ArgumentForm(**vars(form.style)) if form.style is not None else None
+    return CallForm(form.trigger, form.begin, form.before, form.end, form.between, form.close, style)
 
 
 def _offered(tool: ToolFunction) -> OfferedTool:

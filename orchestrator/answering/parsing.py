@@ -1,15 +1,19 @@
 """What a model's text says: the answer, thoughts, and calls of tools. Knows no engine and no tool."""
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from formatters.calls import CallFormat
+from formatters.calls import ArgumentStyle, CallFormat
+from orchestrator.engine.calling import alternatives, constants_of, may_be_any_text
 from orchestrator.service import Text, Thought
 
 CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model of our own tools
 THOUGHT = ("<think>", "</think>")
+Arguments = dict[str, Any]  # of a call, as the model says them
+NO_SCHEMAS: Mapping[str, Any] = {}
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
@@ -122,16 +126,16 @@ class BoundParser:
     """Splits a text whose calls the engine has bound to a form and to tools: text and thoughts, then calls up to the end.
 
     What begins as a call is held back until the text has ended, and is text where it is none: a model can spell out a
-    control token. A call that was cut off is dropped. `names`: of the tools that were offered. It is never `done`: the
-    engine ends the answer behind the calls.
+    control token. A call that was cut off is dropped. `schemas`: of the arguments of each tool that was offered. It is
+    never `done`: the engine ends the answer behind the calls.
     """
 
     done = False
     beyond = 0
 
-    def __init__(self, form: CallFormat, names: Set[str], *, thinking: bool = False) -> None:
+    def __init__(self, form: CallFormat, schemas: Mapping[str, Any], *, thinking: bool = False) -> None:
         self._form = form
-        self._names = names
+        self._schemas = schemas
         self._free = AnswerParser(thinking=thinking, calls=False)
         self._held = ""
         self._calling = False
@@ -160,21 +164,21 @@ class BoundParser:
         """Where they begin, and what they are."""
         at = self._held.find(self._form.trigger)
         while at >= 0:
-            calls = parsed_calls(self._form, self._held[at:])
-            if calls and all(one.name in self._names for one in calls):
+            calls = parsed_calls(self._form, self._held[at:], self._schemas)
+            if calls and all(one.name in self._schemas for one in calls):
                 return at, calls
             at = self._held.find(self._form.trigger, at + 1)
         return len(self._held), []
 
 
-def parsed_calls(form: CallFormat, text: str) -> list[ParsedCall]:
-    """The calls that the whole text consists of; none where it does not."""
+def parsed_calls(form: CallFormat, text: str, schemas: Mapping[str, Any] = NO_SCHEMAS) -> list[ParsedCall]:
+    """The calls that the whole text consists of; none where it does not. `schemas` of the arguments of each tool."""
     if not text.startswith(form.begin):
         return []
     calls: list[ParsedCall] = []
     at, more = len(form.begin), True
     while more:
-        found = _parsed_call(form, text, at)
+        found = _parsed_call(form, text, at, schemas)
         if found is None:
             return []
         call, at = found
@@ -184,15 +188,59 @@ def parsed_calls(form: CallFormat, text: str) -> list[ParsedCall]:
     return calls if text[at:].rstrip("\n") == form.close.rstrip("\n") else []
 
 
-def _parsed_call(form: CallFormat, text: str, at: int) -> tuple[ParsedCall, int] | None:
+def _parsed_call(form: CallFormat, text: str, at: int, schemas: Mapping[str, Any]) -> tuple[ParsedCall, int] | None:
     """The call whose name begins here, and where it ends."""
-    name = text.find(form.before or "{", at)
+    opening = "{" if form.style is None else form.style.begin
+    ends = [text.find(sign, at) for sign in ((form.before,) if form.before else (opening, form.end)) if sign]
+    name = min((end for end in ends if end >= 0), default=-1)
     if name < 0:
         return None
+    begin = name + len(form.before)
+    schema = schemas.get(text[at:name], {})
     try:
-        given, end = json.JSONDecoder().raw_decode(text, name + len(form.before))
+        given, end = _DECODER.raw_decode(text, begin) if form.style is None else _one_by_one(form, text, begin, schema)
     except (ValueError, RecursionError):
         return None
     if not isinstance(given, dict) or not text.startswith(form.end, end):
         return None
     return ParsedCall(text[at:name], given), end + len(form.end)
+
+
+# -- arguments one by one, as the engine lets them be written
+
+
+def _one_by_one(form: CallFormat, text: str, at: int, schema: Mapping[str, Any]) -> tuple[Arguments, int]:
+    """The arguments that begin here, and where they end. Raises ValueError."""
+    style = form.style
+    assert style is not None
+    given: Arguments = {}
+    more = text.startswith(style.begin, at) if style.begin else not text.startswith(form.end, at)
+    while more:
+        name = text.index(style.equals, at)
+        key = text[at + len(style.begin) : name]
+        given[key], at = _value(style, text, name + len(style.equals), schema, key)
+        more = text.startswith(style.between + style.begin, at) if style.between or style.begin else False
+        at += len(style.between) if more else 0
+    return given, at
+
+
+def _value(style: ArgumentStyle, text: str, at: int, schema: Mapping[str, Any], key: str) -> tuple[Any, int]:
+    """The value that begins here, and where its argument ends. Raises ValueError."""
+    quote, end = style.quote, style.end
+    if quote and text.startswith(quote, at):
+        close = text.index(quote + end, at + len(quote))
+        return text[at + len(quote) : close], close + len(quote + end)
+    kinds = alternatives(schema.get("properties", {}).get(key, {}), schema)
+    raw = quote == "" and any(map(may_be_any_text, kinds))
+    constants = [value for one in kinds for value in constants_of(one) or () if not raw]
+    for value in sorted(constants, key=lambda value: -len(str(value))):
+        written = style.value(value)
+        if text.startswith(written + end, at):
+            return value, at + len(written + end)
+    if raw:
+        close = text.index(end, at)
+        return text[at:close], close + len(end)
+    value, close = _DECODER.raw_decode(text, at)
+    if not text.startswith(end, close):
+        raise ValueError(f"no argument ends at {close}")
+    return value, close + len(end)

@@ -11,10 +11,15 @@ The answer's text has the control tokens that calls are written with, as they ar
 These values cross to the child process in `Sampling.calls`. The engine reads no template and parses no call.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 MOST_TOOLS = 128  # of one answer; OpenAI's limit
 MOST_CALLS_BYTES = 256 * 1024  # of the schemas of all of them
+MOST_FOLLOWED = 8  # references to references
+PLACES = frozenset(("$defs", "definitions"))  # of schemas that others refer to
+Words = Mapping[str, Any]  # of a JSON schema
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,38 @@ class ToolRules:
     tools: tuple[OfferedTool, ...]
     required: bool = False
     parallel: bool = True
+
+
+# -- what a value may be: who reads arguments that were written one by one reads them as the engine bound them
+
+
+def alternatives(inside: Any, places: Words, followed: int = 0) -> list[Words]:
+    """Schemas of one type each, as far as it is said, of which one holds."""
+    if not isinstance(inside, Mapping):
+        return [{}]
+    kinds = inside.keys() - PLACES
+    if len(kinds) == 1 and kinds <= {"anyOf", "oneOf"}:
+        return [one for part in inside[next(iter(kinds))] for one in alternatives(part, places, followed)]
+    if kinds == {"$ref"} and followed < MOST_FOLLOWED and (found := target(inside["$ref"], places)) is not None:
+        return alternatives(found, places, followed + 1)
+    kind = inside.get("type")
+    return [{**inside, "type": one} for one in kind] if isinstance(kind, list) else [inside]
+
+
+def target(reference: Any, places: Words) -> Any:
+    """The schema that is meant, where it stands among the definitions by a plain name."""
+    _, place, name = reference.split("/") if str(reference).count("/") == 2 else ("", "", "")
+    return places.get(place, {}).get(name)
+
+
+def may_be_any_text(one: Words) -> bool:
+    return constants_of(one) is None and one.get("type", "string") == "string"
+
+
+def constants_of(one: Words) -> list[Any] | None:
+    """All that it may be, where that is a few plain values."""
+    given = [one["const"]] if "const" in one else one.get("enum")
+    if given is None:
+        kinds: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
+        return kinds.get(one.get("type", ""))
+    return None if any(isinstance(value, dict | list) for value in given) else list(given)

@@ -20,8 +20,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.calling import MOST_CALLS_BYTES, MOST_TOOLS, ArgumentForm, CallForm, ToolRules
-from orchestrator.engine.llama.schema import KINDS, PLACES, check_depth, read
+from orchestrator.engine.calling import (
+    MOST_CALLS_BYTES,
+    MOST_TOOLS,
+    PLACES,
+    ArgumentForm,
+    CallForm,
+    ToolRules,
+    Words,
+    alternatives,
+    constants_of,
+    may_be_any_text,
+)
+from orchestrator.engine.llama.schema import KINDS, check_depth, read
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -32,8 +43,6 @@ TEXT = r"TEXT: /(.|\n)+/"
 ANY_NAME = "NAME: /[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 JSON_WORDS = ("true", "false", "null")
-MOST_FOLLOWED = 8  # references to references
-Words = Mapping[str, Any]
 
 
 class Spelling:
@@ -247,35 +256,3 @@ class Values:
     def _differs(self) -> bool:
         """Whether constants are written otherwise than in JSON."""
         return self._form.quote is not None or self._form.words != JSON_WORDS
-
-
-def alternatives(inside: Any, places: Words, followed: int = 0) -> list[Words]:
-    """Schemas of one type each, as far as it is said, of which one holds."""
-    if not isinstance(inside, Mapping):
-        return [{}]
-    kinds = inside.keys() - PLACES
-    if len(kinds) == 1 and kinds <= {"anyOf", "oneOf"}:
-        return [one for part in inside[next(iter(kinds))] for one in alternatives(part, places, followed)]
-    if kinds == {"$ref"} and followed < MOST_FOLLOWED and (found := target(inside["$ref"], places)) is not None:
-        return alternatives(found, places, followed + 1)
-    kind = inside.get("type")
-    return [{**inside, "type": one} for one in kind] if isinstance(kind, list) else [inside]
-
-
-def target(reference: Any, places: Words) -> Any:
-    """The schema that is meant, where it stands among the definitions by a plain name."""
-    _, place, name = reference.split("/") if str(reference).count("/") == 2 else ("", "", "")
-    return places.get(place, {}).get(name)
-
-
-def may_be_any_text(one: Words) -> bool:
-    return constants_of(one) is None and one.get("type", "string") == "string"
-
-
-def constants_of(one: Words) -> list[Any] | None:
-    """All that it may be, where that is a few plain values."""
-    given = [one["const"]] if "const" in one else one.get("enum")
-    if given is None:
-        kinds: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
-        return kinds.get(one.get("type", ""))
-    return None if any(isinstance(value, dict | list) for value in given) else list(given)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.calling import PLACES
 from orchestrator.engine.llama.alternatives import Alternatives
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES
 
@@ -34,7 +35,6 @@ STRINGS = ("minLength", "maxLength", "pattern", "format")
 LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 ABOUT = {"object": OBJECTS, "array": ARRAYS, "string": STRINGS, "number": (*LIMITS, "multipleOf")}
 KINDS = frozenset(("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf"))
-PLACES = frozenset(("$defs", "definitions"))
 ENFORCED = KINDS.union(PLACES, *ABOUT.values())
 TITLES = ("title", "description", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly")
 ANNOTATIONS = frozenset((*TITLES, "default", "example", "examples", "discriminator"))

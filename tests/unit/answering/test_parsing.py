@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formatters.calls import PLAIN_CALLS, CallFormat
+from formatters.calls import PLAIN_CALLS, ArgumentStyle, CallFormat
 from orchestrator.answering.parsing import BoundParser, ParsedCall, parsed_calls
 from orchestrator.service import Text, Thought
 
@@ -37,7 +37,7 @@ calls = st.lists(st.tuples(names, st.dictionaries(st.text(max_size=8), values, m
 def parts_of(
     form: CallFormat, pieces: Sequence[str], *, cut: bool = False, offered: set[str] | None = None
 ) -> list[Any]:
-    parser = BoundParser(form, offered if offered is not None else {"look", "find"})
+    parser = BoundParser(form, offered if offered is not None else {"look": {}, "find": {}})
     return [*(part for piece in pieces for part in parser.feed(piece)), *parser.end(cut=cut)]
 
 
@@ -58,7 +58,7 @@ def test_what_a_form_writes_is_read_in_whatever_pieces_it_comes(
     text = said + form.written([(name, json.dumps(arguments)) for name, arguments in made])
     if text.find(form.trigger) != len(said):
         return
-    parts = parts_of(form, in_pieces(text, sizes), offered={name for name, _ in made})
+    parts = parts_of(form, in_pieces(text, sizes), offered={name: {} for name, _ in made})
     assert [part for part in parts if isinstance(part, ParsedCall)] == [ParsedCall(*one) for one in made]
     assert "".join(part.delta for part in parts if isinstance(part, Text)) == said
 
@@ -86,3 +86,74 @@ def test_what_only_looks_like_a_call_is_text(text: str) -> None:
 def test_a_thought_comes_before_a_call() -> None:
     text = '<think>hm</think><tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     assert parts_of(HERMES, [text]) == [Thought("hm"), ParsedCall("look", {})]
+
+
+CODER = CallFormat(
+    "hermes",
+    "<tool_call>",
+    "<tool_call>\n<function=",
+    ">\n",
+    "</function>\n</tool_call>",
+    "\n<tool_call>\n<function=",
+    style=ArgumentStyle("<parameter=", ">\n", "\n</parameter>\n", quote="", words=("True", "False", "None")),
+)
+GLM = CallFormat(
+    "hermes",
+    "<tool_call>",
+    "<tool_call>",
+    "",
+    "</tool_call>",
+    "<tool_call>",
+    style=ArgumentStyle("<arg_key>", "</arg_key><arg_value>", "</arg_value>", quote=""),
+)
+GEMMA = CallFormat(
+    "own",
+    "<|tool_call>",
+    "<|tool_call>call:",
+    "{",
+    "}<tool_call|>",
+    "<|tool_call>call:",
+    style=ArgumentStyle(equals=":", between=",", quote='<|"|>'),
+)
+PYTHON = CallFormat(
+    "own",
+    "[calls]",
+    "[calls][",
+    "(",
+    ")",
+    ", ",
+    "]",
+    style=ArgumentStyle(equals="=", between=", ", words=("True", "False", "None")),
+)
+SCHEMA = {
+    "properties": {
+        "path": {"type": "string"},
+        "kind": {"enum": ["1", "two", None]},
+        "most": {"type": ["integer", "null"]},
+        "deep": {"type": "boolean"},
+        "more": {"type": "object"},
+    }
+}
+given_by_schema = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": st.text(max_size=20).filter(lambda text: not any(sign in text for sign in ("<", "|"))),
+        "kind": st.sampled_from(["1", "two", None]),
+        "most": st.none() | st.integers(),
+        "deep": st.booleans(),
+        "more": st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=2),
+    },
+)
+
+
+@given(
+    st.sampled_from([CODER, GLM, GEMMA, PYTHON]),
+    st.lists(st.tuples(st.sampled_from(["look", "find"]), given_by_schema), min_size=1, max_size=3),
+)
+def test_arguments_that_are_written_one_by_one_are_read_with_their_types(
+    form: CallFormat, made: list[tuple[str, dict[str, Any]]]
+) -> None:
+    text = form.written([(name, json.dumps(arguments)) for name, arguments in made])
+    schemas = {"look": SCHEMA, "find": SCHEMA}
+    assert parsed_calls(form, text, schemas) == [ParsedCall(*one) for one in made]
+    assert parts_of(form, list(text), offered=schemas) == [ParsedCall(*one) for one in made]

@@ -238,7 +238,7 @@ def calls_table(found: dict[str, Placement]) -> str:
 
 
 def example(placement: Placement) -> str:
-    return placement.calls.written([("TOOL", "{…}")]).replace("\n", "\\n").replace("|", "\\|")
+    return placement.calls.example.replace("\n", "\\n").replace("|", "\\|")
 
 
 def test_every_template_of_llama_cpp_goes_a_known_way_and_the_document_says_which(llama_sources: Path) -> None:
