@@ -16,6 +16,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,6 +84,8 @@ class Model:
         constraint = self.grammars.constraint(schema)
         for token in self.vocabulary.content(text):
             if not constraint.allows(token):
+                with suppress(SchemaRefused):  # by a limit, which the mask would tell an answer
+                    constraint.mask()
                 return False
             constraint.accept(token)
         return bool(constraint.mask()[self.end])
