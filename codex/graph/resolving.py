@@ -19,6 +19,7 @@ from codex.outline.facts import BASE, EVERYTHING, WHOLE_MODULE, Binding, FileFac
 
 _DEEP = 24  # values of variables that one look-up evaluates within each other
 _STEPS = 500  # expressions that one look-up may evaluate: variables that are set a hundred times, each from others
+_REMEMBERED = 50_000  # expressions: some 20 MB
 _NAME = re.compile(r"[^\W\d]\w*")
 _SELF, _CLASS, _SUPER = ("self", "this"), "cls", "super"
 _WRAPPED = re.compile(r"^(?:\w+\.)*(Optional|Annotated|ClassVar|Final|Union|Required|type|Type)\[(.*)\]$")
@@ -200,6 +201,8 @@ class Resolver:
         finally:
             self._open.discard(key)
         if not self._open or self._cuts == before:  # one that was cut short may be longer from elsewhere
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
             self._known[key] = found
         return found
 

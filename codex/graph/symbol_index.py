@@ -7,7 +7,8 @@ A name is looked up by its last part; what stands before it (`Session.get`, `req
 `sessions.py:Session.get`) chooses among several. Of several that are left all are meant, and the answer lists them.
 
 A use whose receiver has no known type is counted only where its name is long and few classes have it, and is then marked as
-not certain. Names are kept as hashes in arrays, the facts of files packed: a million lines of code take about 60 MB.
+not certain. Names are kept as hashes in arrays, the facts of files packed, those of the files
+asked about last also unpacked.
 """
 
 import re
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 What = Literal["definition", "callers", "callees", "implementors", "members", "outline"]
-_UNPACKED = 16 << 20  # bytes of packed facts that are also kept unpacked, which takes about ten times as much
+_UNPACKED = 8 << 20  # bytes of packed facts that are also kept unpacked, of about 30 MB of code
 _OWNERS = 3  # classes that may have a method which is meant without a known receiver
 _LONG_NAME = 6  # a shorter one is the same by chance
 _MOST_FILES = 2_000  # that use one name: it is `get`, and an answer would say nothing
-_NEAR = 2_000  # names that a wrong one is compared with
+_NEAR = 2_000  # files whose names, and names that a wrong one is compared with
 _FUNCTIONS = frozenset({"function", "method"})
 _VALUES = frozenset({"variable", "field", "constant", "key"})
 _LOW = frozenset({"section", "heading", "key", "rule", "element"})  # of texts and data
@@ -70,6 +71,7 @@ class PackedFile:
     otherwise."""
 
     packed: bytes
+    names: str  # that it defines, a line each
     defined: "NDArray[np.int64]"
     used: "NDArray[np.int64]"
     aliased: "NDArray[np.int64]"
@@ -78,6 +80,7 @@ class PackedFile:
 def packed_file(facts: FileFacts, packed: bytes) -> PackedFile:
     return PackedFile(
         packed,
+        "\n".join(sorted({one.name for one in facts.defined})),
         _hashes(one.name for one in facts.defined),
         _hashes(one.name for one in facts.uses),
         _hashes(one.member for one in facts.bindings if one.member and one.bound != one.member),
@@ -178,18 +181,13 @@ class SymbolIndex:
         return list(pure.parts[:-1]) if pure.stem == "__init__" else [*pure.parts[:-1], pure.stem]
 
     def _near(self, name: str) -> tuple[str, ...]:
-        """Names like this one; of very many only those of about its length that begin like it are compared."""
+        """Names like this one, in the first files; those that begin like it are compared first."""
         import difflib
 
         last = re.split(r"\.|::|#|/|:", name.strip())[-1][:100]
-        known = {one.name for path in self._likely(last) for _, one in self._of(path)}
+        known = {one for path in self._paths[:_NEAR] for one in self._files[path].names.split("\n") if one}
         alike = sorted(known, key=lambda one: (one.lower() != last.lower(), one[:1].lower() != last[:1].lower(), one))
         return tuple(difflib.get_close_matches(last, alike[:_NEAR], n=3, cutoff=0.6))
-
-    def _likely(self, name: str) -> Iterable[str]:
-        """Files that are looked through for names like this: all of a small codex, of a large one the first."""
-        del name
-        return self._paths[:_NEAR]
 
     # -- answers
 

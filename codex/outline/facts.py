@@ -293,10 +293,16 @@ def to_bytes(one: FileFacts) -> bytes:
 def from_bytes(path: str, packed: bytes) -> FileFacts:
     """Raises ValueError or zlib.error for what `to_bytes` did not make."""
     defined, uses, bindings, typed, exact = json.loads(zlib.decompress(packed))
+    kept: dict[str, str] = {}
+
+    def same(word: str) -> str:
+        """The same words come again and again."""
+        return kept.setdefault(word, word)
+
     return FileFacts(
         path,
         tuple(Defined(*each) for each in defined),
-        tuple(Use(*each) for each in uses),
+        tuple(Use(same(name), same(kind), line, whose and same(whose)) for name, kind, line, whose in uses),
         tuple(Binding(*each) for each in bindings),
         tuple(Typed(*each) for each in typed),
         exact,
