@@ -102,7 +102,7 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
     """Raises PreviousResponseNotFound for a response that is not kept, or that its session has gone on from."""
     if body.previous_response_id is None:
         session = f"resp_{secrets.token_hex(12)}"
-        return ResponsePlace(f"{session}.1", session) if body.store and is_new(body) else ResponsePlace(session, None)
+        return ResponsePlace(f"{session}.1", session) if stored(body) and is_new(body) else ResponsePlace(session, None)
     session, _, number = body.previous_response_id.rpartition(".")
     what = f"previous_response_id: no response {body.previous_response_id}"
     missing = PreviousResponseNotFound(what, "send the whole conversation")
@@ -117,6 +117,11 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
         last = f"go on from {session}.{answers}, or send the whole conversation"
         raise PreviousResponseNotFound(f"previous_response_id: its session has {answers} answers by now", last)
     return ResponsePlace(f"{session}.{answers + 1}", session)
+
+
+def stored(body: ResponseBody) -> bool:
+    """Whether the client wants it kept; `lore.record` says so beside the protocol's own word."""
+    return bool(body.store) and body.lore.record
 
 
 def is_new(body: ResponseBody) -> bool:
@@ -136,7 +141,7 @@ def refuse_unsupported_fields(body: ResponseBody) -> None:
             raise InvalidRequest(f"{name}: is not offered", "go on with previous_response_id, or send the whole input")
     if body.lore.session is not None or body.lore.continue_last:
         raise InvalidRequest("lore: a response has a session of its own", "go on with previous_response_id")
-    if body.previous_response_id is not None and (not body.store or not is_new(body)):
+    if body.previous_response_id is not None and (not stored(body) or not is_new(body)):
         words = "with it, input is one message or results of calls, and the response is stored"
         raise InvalidRequest(f"previous_response_id: {words}", "send only what is new, or the whole conversation alone")
     for tool in body.tools or ():
@@ -146,7 +151,7 @@ def refuse_unsupported_fields(body: ResponseBody) -> None:
 
 def response_ask(ask: Ask, body: ResponseBody, place: ResponsePlace) -> Ask:
     """The question in its session."""
-    unkept = NOT_KEPT if body.store and place.session is None else ""
+    unkept = NOT_KEPT if stored(body) and place.session is None else ""
     think = ask.think and (body.reasoning is None or body.reasoning.effort not in UNTHINKING)
     notices = tuple(filter(None, (*ask.notices, ignored(body), unkept)))
     return replace(ask, session=place.session, think=think, notices=notices)
@@ -154,10 +159,13 @@ def response_ask(ask: Ask, body: ResponseBody, place: ResponsePlace) -> Ask:
 
 def chat_request(body: ResponseBody) -> ChatRequest:
     """The same question in the words of chat completions. Raises InvalidRequest."""
+    messages = tuple(messages_of(body))
+    if not messages:
+        raise InvalidRequest("input: holds thoughts alone", "send a message with role user")
     wants_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     return ChatRequest(
         model=body.model,
-        messages=tuple(messages_of(body)),
+        messages=messages,
         max_tokens=body.max_output_tokens,
         temperature=body.temperature,
         top_p=body.top_p,

@@ -196,8 +196,9 @@ def test_a_response_that_its_session_has_gone_on_from_is_refused_with_the_last_o
 
 def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lorekeep):
     response = create(client, store=False)
-    assert lorekeep.service.asked[0].session is None
-    for unknown in (response.id, "resp_none.1", ".1", "resp_x.²", f"resp_x.{'1' * 5000}"):
+    private = create(client, extra_body={"lore": {"record": False}})
+    assert [ask.session for ask in lorekeep.service.asked] == [None, None]
+    for unknown in (response.id, private.id, "resp_none.1", ".1", "resp_x.²", f"resp_x.{'1' * 5000}"):
         with pytest.raises(openai.BadRequestError, match="no response") as refused:
             create(client, previous_response_id=unknown)
         assert refused.value.code == "previous_response_not_found"
@@ -219,6 +220,8 @@ def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lo
             "messages: a part of type input_image",
         ),
         ({"previous_response_id": "x.1", "store": False}, "previous_response_id"),
+        ({"previous_response_id": "x.1", "extra_body": {"lore": {"record": False}}}, "previous_response_id: with it"),
+        ({"given_input": [{"type": "reasoning"}]}, "input: holds thoughts alone"),
         ({"extra_body": {"lore": {"session": "s"}}}, "lore: a response has a session of its own"),
     ],
 )
