@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.api import chat, http, identities, memories, operations, responses, texts, traces
+from orchestrator.api import chat, http, identities, memories, names, operations, responses, texts, traces
 from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, closing, problem, while_running
 from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
@@ -52,7 +52,7 @@ routes = [
     chat.completions,
     chat.plan,
     chat.embeddings,
-    chat.models,
+    names.models,
     responses.respond,
     texts.complete,
     texts.props,
@@ -78,7 +78,7 @@ routes = [
     traces.relevance_stats,
     operations.local_models,
     operations.local_model,
-    chat.model,  # takes any path below /v1/models
+    names.model,  # takes any path below /v1/models
     operations.use_model,
     operations.measure_kv,
     operations.context,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
-from orchestrator.api.names import KnownModels, ModelNotFound, NamedModel, is_missing, known_models, named_model
+from orchestrator.api.names import ModelNotFound, NamedModel, is_missing, named_model
 from orchestrator.api.volatile import settled
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
 from orchestrator.errors import InvalidRequest, NotFound
@@ -51,8 +51,8 @@ from orchestrator.wire.answers import (
     WaitingComment,
 )
 from orchestrator.wire.base import RequestShape
-from orchestrator.wire.names import ANY_CODEX, CODEX_PREFIX
-from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage, ModelCard, ModelCards
+from orchestrator.wire.names import ANY_CODEX
+from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage
 from orchestrator.wire.requests import (
     AttachedText,
     ChatMessage,
@@ -107,22 +107,6 @@ async def plan(call: ApiCall, body: ChatRequest) -> PlanReply:
     return await call.while_connected(call.service.plan(await asked(call, body), prompt=body.prompt))
 
 
-@route("GET", "/v1/models", "query", "codex:read")
-async def models(call: ApiCall) -> ModelCards:
-    """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
-    known, window = await known_models(call), await call.service.window()
-    return ModelCards(object="list", data=tuple(card(one, known, window) for one in known.ids))
-
-
-@route("GET", "/v1/models/{name:path}", "query", "codex:read", faults=("model_not_found",))
-async def model(call: ApiCall) -> ModelCard:
-    """One of them."""
-    known = await known_models(call)
-    if call.name not in known.ids and f"{CODEX_PREFIX}{call.name}" not in known.ids:
-        raise ModelNotFound(f"no model {call.name}", "GET /v1/models lists them")
-    return card(call.name, known, await call.service.window())
-
-
 @route("POST", "/v1/embeddings", "query", faults=("not_found", "engine_failed"))
 async def embeddings(call: ApiCall, body: EmbeddingsBody) -> EmbeddingsReply:
     """Vectors of texts, by the embedding model of the settings; `cut`: tokens of each text that did not fit its window."""
@@ -151,16 +135,6 @@ def embedded(found: Embedded, encoding: str) -> EmbeddingsReply:
 
 def encoded(row: bytes, encoding: str) -> str | list[float]:
     return base64.b64encode(row).decode() if encoding == "base64" else list(struct.unpack(f"<{len(row) // 4}f", row))
-
-
-# -- model ids
-
-
-def card(name: str, known: KnownModels, window: int | None) -> ModelCard:
-    """Clients size their prompts by it: what the prefix of a codex takes is not theirs."""
-    floor = known.floors.get(name, known.floors.get(f"{CODEX_PREFIX}{name}", 0))
-    room = None if window is None else max(0, window - floor)
-    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep", context_length=room, max_model_len=room)
 
 
 # -- a request as an Ask: what the protocol means here, and what is refused

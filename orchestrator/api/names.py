@@ -1,4 +1,4 @@
-"""Model ids: which codex or model a client's name means.
+"""Model ids: those that there are, and which codex or model a client's name means.
 
     ""  lore            the daemon chooses: the codex of client.cwd, else the only one
     lore/NAME           the codex NAME; never another model's place
@@ -11,16 +11,21 @@ name is enough where only one begins so. Any other id is refused, or answered as
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.api.http import ApiCall
+from orchestrator.api.http import ApiCall, route
 from orchestrator.errors import NotFound, instead
 from orchestrator.wire.answers import BARE
 from orchestrator.wire.names import ANY_CODEX, CODEX_PREFIX, spelled, without_tag
+from orchestrator.wire.replies import ModelCard, ModelCards
 
 REFUSE, DEFAULT = "refuse", "default"  # of clients.unknown_model; anything else is a model id
 
 
 class ModelNotFound(NotFound):
     code = "model_not_found"
+
+
+def no_model(name: str) -> ModelNotFound:
+    return ModelNotFound(f"no model {name}", "GET /v1/models lists them")
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,12 @@ async def is_missing(call: ApiCall, model: str) -> bool:
     return codex not in (None, BARE) and spelled(codex or "", (await known_models(call)).codices) is None
 
 
+async def refuse_missing(call: ApiCall, model: str) -> None:
+    """Raises ModelNotFound for an id of a codex that there is not."""
+    if await is_missing(call, model):
+        raise no_model(model)
+
+
 async def named_model(call: ApiCall, model: str) -> NamedModel:
     """What a client's id means. A codex that it names is looked up by who answers. Raises ModelNotFound."""
     plain = without_tag(model)
@@ -84,3 +95,29 @@ def chosen(model: str, names: KnownModels, unknown: str) -> NamedModel:
     codex = codex_of(unknown)
     there = NamedModel(codex) if codex is not None else chosen(unknown, names, REFUSE)
     return NamedModel(there.codex, f"there is no model {model}: {unknown} answers (clients.unknown_model)")
+
+
+# -- the list of them
+
+
+@route("GET", "/v1/models", "query", "codex:read")
+async def models(call: ApiCall) -> ModelCards:
+    """OpenAI's list of models: a codex is `lore/NAME`, the bare model its own name."""
+    known, window = await known_models(call), await call.service.window()
+    return ModelCards(object="list", data=tuple(card(one, known, window) for one in known.ids))
+
+
+@route("GET", "/v1/models/{name:path}", "query", "codex:read", faults=("model_not_found",))
+async def model(call: ApiCall) -> ModelCard:
+    """One of them."""
+    known = await known_models(call)
+    if call.name not in known.ids and f"{CODEX_PREFIX}{call.name}" not in known.ids:
+        raise no_model(call.name)
+    return card(call.name, known, await call.service.window())
+
+
+def card(name: str, known: KnownModels, window: int | None) -> ModelCard:
+    """Clients size their prompts by it: what the prefix of a codex takes is not theirs."""
+    floor = known.floors.get(name, known.floors.get(f"{CODEX_PREFIX}{name}", 0))
+    room = None if window is None else max(0, window - floor)
+    return ModelCard(id=name, object="model", created=0, owned_by="lorekeep", context_length=room, max_model_len=room)

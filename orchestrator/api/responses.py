@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from orchestrator.api.chat import ASKING, asked, ignored, logprobs_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
-from orchestrator.api.names import ModelNotFound, is_missing
+from orchestrator.api.names import refuse_missing
 from orchestrator.engine.messages import Chosen
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
-from orchestrator.wire.answers import Waiting, WaitingComment
+from orchestrator.wire.answers import ChosenToken, Waiting, WaitingComment
 from orchestrator.wire.names import ANY_CODEX
 from orchestrator.wire.requests import (
     Call,
@@ -41,6 +41,7 @@ from orchestrator.wire.responses import (
     InputDetails,
     InputItem,
     ItemEvent,
+    ItemStatus,
     OutputCall,
     OutputItem,
     OutputMessage,
@@ -77,8 +78,7 @@ class PreviousResponseNotFound(LoreError):
 async def respond(call: ApiCall, body: ResponseBody) -> ResponseReply | EventStream:
     """OpenAI's responses, streaming and not: the question that chat completions ask, and sessions for what is stored."""
     refuse_unsupported_fields(body)
-    if await is_missing(call, body.model):
-        raise ModelNotFound(f"no model {body.model}", "GET /v1/models lists them")
+    await refuse_missing(call, body.model)
     place = await place_of(call, body)
     ask = response_ask(await asked(call, chat_request(body)), body, place)
     writer = ResponseWriter(place.id, body)
@@ -250,7 +250,48 @@ def choice_of(given: Any) -> Any:
 # -- an answer's events in the protocol's words
 
 
-ITEM = {"text": "msg", "thought": "rs"}  # what ids begin with
+class ItemKind(NamedTuple):
+    """An item that comes in pieces: what its id begins with, and the types of its events."""
+
+    prefix: str
+    piece: Literal["response.output_text.delta", "response.reasoning_text.delta"]
+    whole: Literal["response.output_text.done", "response.reasoning_text.done"]
+
+
+TEXT = ItemKind("msg", "response.output_text.delta", "response.output_text.done")
+THOUGHT = ItemKind("rs", "response.reasoning_text.delta", "response.reasoning_text.done")
+
+
+class OpenItem:
+    """An item as far as it is said. `place`: which one of the response it is, from 0."""
+
+    def __init__(self, kind: ItemKind, place: int) -> None:
+        self.kind = kind
+        self.id = f"{kind.prefix}_{secrets.token_hex(12)}"
+        self.where: dict[str, Any] = {"item_id": self.id, "output_index": place}
+        self.said: list[str] = []
+        self.chosen: list[Chosen] = []
+
+    def logprobs(self, chosen: Sequence[Chosen]) -> tuple[ChosenToken, ...] | None:
+        """Of tokens of a text; a thought has none."""
+        return logprobs_of(chosen).content if self.kind is TEXT else None
+
+    def part(self) -> OutputText | ReasoningText:
+        text = "".join(self.said)
+        if self.kind is THOUGHT:
+            return ReasoningText(text=text)
+        return OutputText(text=text, logprobs=logprobs_of(self.chosen).content)
+
+    def begun(self) -> OutputMessage | OutputReasoning:
+        """Before its part."""
+        item = OutputMessage if self.kind is TEXT else OutputReasoning
+        return item(id=self.id, status="in_progress", content=())
+
+    def ended(self, status: ItemStatus) -> OutputMessage | OutputReasoning:
+        part = self.part()
+        if isinstance(part, OutputText):
+            return OutputMessage(id=self.id, status=status, content=(part,))
+        return OutputReasoning(id=self.id, status=status, content=(part,))
 
 
 class ResponseWriter:
@@ -259,10 +300,7 @@ class ResponseWriter:
     def __init__(self, id: str, body: ResponseBody) -> None:  # noqa: A002 - the protocol's word
         self.sent = 0
         self.done: list[OutputItem] = []
-        self.open: Literal["", "text", "thought"] = ""
-        self.item_id = ""
-        self.said: list[str] = []
-        self.chosen: list[Chosen] = []
+        self.open: OpenItem | None = None
         self.reply = ResponseReply(
             id=id,
             created_at=int(time.time()),
@@ -306,9 +344,9 @@ class ResponseWriter:
             yield self.state("response.in_progress")
         match event:
             case Text():
-                yield from self.piece("text", event.delta, event.chosen)
+                yield from self.piece(TEXT, event.delta, event.chosen)
             case Thought():
-                yield from self.piece("thought", event.delta, ())
+                yield from self.piece(THOUGHT, event.delta, ())
             case ToolCall():
                 yield from self.closed("completed")
                 yield from self.call(event)
@@ -317,46 +355,32 @@ class ResponseWriter:
 
     # -- items
 
-    def piece(self, kind: Literal["text", "thought"], delta: str, chosen: Sequence[Chosen]) -> Iterator[StreamedEvent]:
-        if self.open != kind:
+    def piece(self, kind: ItemKind, delta: str, chosen: Sequence[Chosen]) -> Iterator[StreamedEvent]:
+        if self.open is None or self.open.kind is not kind:
             yield from self.closed("completed")
             yield from self.opened(kind)
-        self.said.append(delta)
-        self.chosen += chosen
-        yield PieceEvent(
-            type="response.output_text.delta" if kind == "text" else "response.reasoning_text.delta",
-            sequence_number=self.number(),
-            item_id=self.item_id,
-            output_index=len(self.done),
-            content_index=0,
-            delta=delta,
-            logprobs=logprobs_of(chosen).content if kind == "text" else None,
-        )
+        item = self.open
+        assert item is not None, "it was opened"
+        item.said.append(delta)
+        item.chosen += chosen
+        told: dict[str, Any] = {"delta": delta, "logprobs": item.logprobs(chosen)}
+        yield PieceEvent(type=kind.piece, sequence_number=self.number(), content_index=0, **item.where, **told)
 
-    def opened(self, kind: Literal["text", "thought"]) -> Iterator[StreamedEvent]:
-        self.open, self.said, self.chosen = kind, [], []
-        self.item_id = f"{ITEM[kind]}_{secrets.token_hex(12)}"
-        yield self.item("response.output_item.added", self.content("in_progress", parts=False))
-        yield self.part("response.content_part.added")
+    def opened(self, kind: ItemKind) -> Iterator[StreamedEvent]:
+        self.open = OpenItem(kind, len(self.done))
+        yield self.item("response.output_item.added", self.open.begun())
+        yield self.part("response.content_part.added", self.open)
 
     def closed(self, status: Literal["completed", "incomplete"]) -> Iterator[StreamedEvent]:
-        if not self.open:
+        if (item := self.open) is None:
             return
-        is_text = self.open == "text"
-        yield WholeEvent(
-            type="response.output_text.done" if is_text else "response.reasoning_text.done",
-            sequence_number=self.number(),
-            item_id=self.item_id,
-            output_index=len(self.done),
-            content_index=0,
-            text="".join(self.said),
-            logprobs=logprobs_of(self.chosen).content if is_text else None,
-        )
-        yield self.part("response.content_part.done")
-        item = self.content(status, parts=True)
-        yield self.item("response.output_item.done", item)
-        self.done.append(item)
-        self.open = ""
+        told: dict[str, Any] = {"text": "".join(item.said), "logprobs": item.logprobs(item.chosen)}
+        yield WholeEvent(type=item.kind.whole, sequence_number=self.number(), content_index=0, **item.where, **told)
+        yield self.part("response.content_part.done", item)
+        ended = item.ended(status)
+        yield self.item("response.output_item.done", ended)
+        self.done.append(ended)
+        self.open = None
 
     def call(self, call: ToolCall) -> Iterator[StreamedEvent]:
         """A call comes whole."""
@@ -382,8 +406,8 @@ class ResponseWriter:
     def ended(self, answered: Answered) -> Iterator[StreamedEvent]:
         """The last event; an answer without a word is an empty message."""
         cut = answered.finish_reason == "length"
-        if not self.open and not self.done:
-            yield from self.opened("text")
+        if self.open is None and not self.done:
+            yield from self.opened(TEXT)
         yield from self.closed("incomplete" if cut else "completed")
         self.reply = self.reply.model_copy(
             update={
@@ -414,24 +438,8 @@ class ResponseWriter:
     def item(self, kind: Any, item: OutputItem) -> ItemEvent:
         return ItemEvent(type=kind, sequence_number=self.number(), output_index=len(self.done), item=item)
 
-    def part(self, kind: Any) -> PartEvent:
-        return PartEvent(
-            type=kind,
-            sequence_number=self.number(),
-            item_id=self.item_id,
-            output_index=len(self.done),
-            part=self.text() if self.open == "text" else ReasoningText(text="".join(self.said)),
-        )
-
-    def text(self) -> OutputText:
-        return OutputText(text="".join(self.said), logprobs=logprobs_of(self.chosen).content)
-
-    def content(self, status: Any, *, parts: bool) -> OutputMessage | OutputReasoning:
-        """The open item, with its one part or before it."""
-        if self.open == "text":
-            return OutputMessage(id=self.item_id, status=status, content=(self.text(),) if parts else ())
-        thought = ReasoningText(text="".join(self.said))
-        return OutputReasoning(id=self.item_id, status=status, content=(thought,) if parts else ())
+    def part(self, kind: Any, item: OpenItem) -> PartEvent:
+        return PartEvent(type=kind, sequence_number=self.number(), part=item.part(), **item.where)
 
 
 def response_usage(answered: Answered) -> ResponseUsage:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from orchestrator.api.chat import ASKING, ignored, stops_of, usage_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
-from orchestrator.api.names import ModelNotFound, NamedModel, is_missing, named_model
+from orchestrator.api.names import NamedModel, named_model, refuse_missing
 from orchestrator.errors import InvalidRequest
 from orchestrator.service import Continued, Principal, Text, TextAsk, TextEvent
 from orchestrator.wire.answers import BARE, Waiting, WaitingComment
@@ -34,8 +34,7 @@ DEFAULT_MAX_TOKENS = 16  # as OpenAI's protocol has it
 async def complete(call: ApiCall, body: CompletionBody) -> TextReply | EventStream:
     """OpenAI's completions, streaming and not: the model alone continues a text, or fills in between it and `suffix`."""
     named = await named_model(call, body.model)
-    if await is_missing(call, body.model):
-        raise ModelNotFound(f"no model {body.model}", "GET /v1/models lists them")
+    await refuse_missing(call, body.model)
     ask = text_ask_of(body, call.principal, named)
     writer = TextWriter(body.model or ANY_CODEX, body.stream_options is not None and body.stream_options.include_usage)
     events = call.request.app.state.queue.through(call.service.continued(ask))

@@ -14,6 +14,26 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 MostTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 
+# How tokens are drawn, in every body that has them.
+Temperature = Annotated[
+    Annotated[Finite, Field(ge=0, le=2)] | None,
+    Field(description="0: the likeliest token; left out: 0.7, with a built-in model 0"),
+]
+TopP = Annotated[
+    Annotated[Finite, Field(ge=1e-6, le=1)] | None, Field(description="least likely tokens beyond are left out")
+]
+TopK = Annotated[
+    Annotated[int, Field(ge=0, le=2**31 - 1)] | None, Field(description="so many likeliest tokens; 0: all")
+]
+MinP = Annotated[Annotated[Finite, Field(ge=0, le=1)] | None, Field(description="of the likeliest token's probability")]
+RepeatPenalty = Annotated[Annotated[Finite, Field(ge=0.1, le=10)] | None, Field(description="1: none")]
+Seed = Annotated[
+    Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None, Field(description="of the chance in the answer")
+]
+Stop = Annotated[
+    str | tuple[str, ...] | None, Field(description="texts that end the answer and are not in it; 16 at most")
+]
+
 
 class ContentPart(RequestShape):
     """One part of a message's content. Only text can be read by the models that run here."""
@@ -202,23 +222,13 @@ class CompletionBody(QuestionBody):
     stream: bool = Field(False, description="answer as server-sent events")
     stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
     max_tokens: MostTokens | None = Field(None, description="longest answer in tokens; left out: 16, as OpenAI has it")
-    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
-        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
-    )
-    top_p: Annotated[Finite, Field(ge=1e-6, le=1)] | None = Field(
-        None, description="least likely tokens beyond are left out"
-    )
-    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        None, description="so many likeliest tokens; 0: all"
-    )
-    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
-    repeat_penalty: Annotated[Finite, Field(ge=0.1, le=10)] | None = Field(None, description="1: none")
-    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
-        None, description="of the chance in the answer"
-    )
-    stop: str | tuple[str, ...] | None = Field(
-        None, description="texts that end the answer and are not in it; 16 at most"
-    )
+    temperature: Temperature = None
+    top_p: TopP = None
+    top_k: TopK = None
+    min_p: MinP = None
+    repeat_penalty: RepeatPenalty = None
+    seed: Seed = None
+    stop: Stop = None
     n: int | None = Field(1, description="1; more are refused")
     best_of: int | None = Field(1, description="1; more are refused")
     echo: bool | None = Field(False, description="refused")
@@ -237,23 +247,13 @@ class ChatRequest(QuestionBody):
     stream_options: StreamOptions | None = Field(None, description="what the stream ends with")
     max_tokens: MostTokens | None = Field(None, description="longest answer in tokens; left out: 2048")
     max_completion_tokens: MostTokens | None = Field(None, description="the same, and goes before it")
-    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
-        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
-    )
-    top_p: Annotated[Finite, Field(ge=1e-6, le=1)] | None = Field(
-        None, description="least likely tokens beyond are left out"
-    )
-    top_k: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        None, description="so many likeliest tokens; 0: all"
-    )
-    min_p: Annotated[Finite, Field(ge=0, le=1)] | None = Field(None, description="of the likeliest token's probability")
-    repeat_penalty: Annotated[Finite, Field(ge=0.1, le=10)] | None = Field(None, description="1: none")
-    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
-        None, description="of the chance in the answer"
-    )
-    stop: str | tuple[str, ...] | None = Field(
-        None, description="texts that end the answer and are not in it; 16 at most"
-    )
+    temperature: Temperature = None
+    top_p: TopP = None
+    top_k: TopK = None
+    min_p: MinP = None
+    repeat_penalty: RepeatPenalty = None
+    seed: Seed = None
+    stop: Stop = None
     n: int | None = Field(1, description="1; more are refused")
     logprobs: bool | None = Field(False, description="report the log-probabilities of the answer's tokens")
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.answers import ChosenToken, Lore
 from orchestrator.wire.base import ReplyShape, RequestShape
-from orchestrator.wire.requests import ContentPart, Finite, LoreOptions, MostTokens, QuestionBody
+from orchestrator.wire.requests import ContentPart, LoreOptions, MostTokens, QuestionBody, Temperature, TopP
 
 
 def absent(value: object) -> bool:
@@ -81,12 +81,8 @@ class ResponseBody(QuestionBody):
     )
     stream: bool | None = Field(False, description="answer as server-sent events")
     max_output_tokens: MostTokens | None = Field(None, description="longest answer in tokens; left out: 2048")
-    temperature: Annotated[Finite, Field(ge=0, le=2)] | None = Field(
-        None, description="0: the likeliest token; left out: 0.7, with a built-in model 0"
-    )
-    top_p: Annotated[Finite, Field(ge=1e-6, le=1)] | None = Field(
-        None, description="least likely tokens beyond are left out"
-    )
+    temperature: Temperature = None
+    top_p: TopP = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
         None, description="log-probabilities of so many likeliest tokens in each place"
     )
