@@ -75,7 +75,10 @@ class Grammars:
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
         spelled = Spelling(self._tokenizer).controls_in(texts_of(calls.form)) if calls else {}
-        return Constraint(found.deep_copy(), partial(self._forget, key, found), spelled)
+        patterns = any(
+            '"pattern' in text for text in (schema, *(tool.parameters for tool in (calls.tools if calls else ())))
+        )
+        return Constraint(found.deep_copy(), partial(self._forget, key, found), spelled, patterns=patterns)
 
     def _forget(self, key: Key, matcher: "LLMatcher") -> None:
         """Copies share what their lexer has built: where one met a limit of it, all later ones would at once."""
@@ -153,13 +156,22 @@ class Constraint:
     where the matcher is of no use any more. `spelled`: the control tokens that calls are written with."""
 
     def __init__(
-        self, matcher: "LLMatcher", failed: Callable[[], None], spelled: Mapping[int, bytes] = MappingProxyType({})
+        self,
+        matcher: "LLMatcher",
+        failed: Callable[[], None],
+        spelled: Mapping[int, bytes] = MappingProxyType({}),
+        *,
+        patterns: bool = False,
     ) -> None:
         self.spelled = spelled
+        self._patterns = patterns
         self._matcher = matcher
         self._failed = failed
 
     def allows(self, token: int) -> bool:
+        """Raises SchemaRefused."""
+        if self._patterns:  # the work of one token is counted from its mask on; without one that of all tokens adds up
+            return bool(self.mask()[token])
         return self._matcher.validate_tokens([token]) == 1
 
     def mask(self) -> NDArray[np.bool_]:

@@ -642,6 +642,15 @@ def token_times(schemas: Grammars, schema: str, steps: int = 40) -> list[float]:
     return found
 
 
+def test_a_long_answer_to_a_pattern_meets_no_limit_of_a_single_token(many_words: Grammars, qwen_model: Path) -> None:
+    words = {"type": "string", "pattern": r"^$|(^(?:\S+\s+){0,199}\S+$)"}
+    constraint = many_words.constraint(json.dumps({"properties": {"a": words, "b": words}, "required": ["a", "b"]}))
+    text = " ".join(f"We are word {number} of the text." for number in range(20))
+    for token in Vocabulary(vocabulary_model(qwen_model)).content(json.dumps({"a": text, "b": text})):
+        assert constraint.allows(token)
+        constraint.accept(token)
+
+
 def test_an_answer_that_met_a_limit_leaves_its_schema_to_the_next_one(
     schemas: Grammars, vocabulary: Vocabulary
 ) -> None:
