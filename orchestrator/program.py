@@ -15,7 +15,7 @@ from orchestrator.answering.answer import Answers
 from orchestrator.answering.condensing import shortened
 from orchestrator.answering.conversations import SessionStore
 from orchestrator.answering.plain_texts import PlainTexts
-from orchestrator.answering.report import relevance_stats
+from orchestrator.answering.report import relevance_stats, strategy_state
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
@@ -43,6 +43,7 @@ from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import around, choose_codex
+from orchestrator.prompt.strategy import advice, consulted, size_of_text
 from orchestrator.reports.kept import drop_checkpoints, size_of_checkpoints
 from orchestrator.reports.status import About, away_event
 from orchestrator.service import (
@@ -56,7 +57,7 @@ from orchestrator.service import (
     TextAsk,
     TextEvent,
 )
-from orchestrator.wire.answers import BARE, PlanReply
+from orchestrator.wire.answers import BARE, PlanReply, StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
@@ -91,7 +92,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import USUAL_LINES, LoadBody, ReadBody, SymbolsBody
+from orchestrator.wire.requests import USUAL_LINES, LoadBody, ReadBody, StrategyBody, SymbolsBody
 from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -432,6 +433,17 @@ class Program:
         path, end = body.path.strip().removeprefix("./"), body.end or body.start + USUAL_LINES - 1
         found = await asyncio.to_thread(self.files.lines_of, name, path, body.start, end)
         return FileLines.of(found, path=path, notices=(choice,) if choice else ())
+
+    async def consult(self, body: StrategyBody) -> StrategyState:
+        window = body.model_context_length or self.texts.window
+        if window is None:
+            raise NotReady(
+                "how long a prompt may be is not known before the model is loaded", "name model_context_length"
+            )
+        content, used = size_of_text(body.char_count), min(body.used_tokens, window)
+        decision = consulted(body.query, content, window, used)
+        said = {"reason": advice(decision, content), "steps": ()}  # steps are of a codex and its floor
+        return strategy_state(decision, used).model_copy(update=said)
 
     async def _branch(self, name: str) -> str | None:
         """Of all that is indexed of a codex: a checkout moves it without a chunk being written again."""

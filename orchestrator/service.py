@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from orchestrator.engine.messages import Chosen
-from orchestrator.wire.answers import Lore, PlanReply, Waiting
+from orchestrator.wire.answers import Lore, PlanReply, StrategyState, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
@@ -44,7 +44,7 @@ from orchestrator.wire.replies import (
     SessionRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import AttachedText, LoadBody, ReadBody, SymbolsBody, ToolFunction
+from orchestrator.wire.requests import AttachedText, LoadBody, ReadBody, StrategyBody, SymbolsBody, ToolFunction
 from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
@@ -232,6 +232,10 @@ class Service(Protocol):
 
     async def read(self, body: ReadBody) -> FileLines:
         """Of the codex as it answers now. Raises NotFound for what is no file of it, or has no such line."""
+        ...
+
+    async def consult(self, body: StrategyBody) -> StrategyState:
+        """Whether a text should be read whole or searched. Raises NotReady where no window is known."""
         ...
 
     async def codex_map(self, name: str, most: int) -> CodexMap:

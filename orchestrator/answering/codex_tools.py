@@ -23,16 +23,13 @@ from formatters.writers import passage
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.report import strategy_view
 from orchestrator.codices.reading import no_file
-from orchestrator.prompt.coverage import Coverage
 from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
-from orchestrator.prompt.strategy import consulted
+from orchestrator.prompt.strategy import advice, consulted, size_of_text
 
 NO_CODEX = "refused: no codex was chosen for this conversation"
 MOST_LINES = 200  # of one call where no end is named: three screens
 ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of them
-CHARS_PER_TOKEN = 4  # of text that nobody has counted
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
-UNKNOWN_SIZE = 64_000  # tokens of content of which nothing is said
 Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
 """The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
@@ -126,14 +123,10 @@ class CodexTools:
 
 def of_a_text(turn: TurnContext, now: StrategyView, query: str, char_count: int) -> StrategyView:
     """For a text of this size beside what the prompt has already."""
-    content = char_count // CHARS_PER_TOKEN if char_count > 0 else UNKNOWN_SIZE
+    content = size_of_text(char_count)
     tools = frozenset(turn.environment.available_tools or ())
     decision = consulted(query, content, now.window, now.used, tools)
-    fits = (
-        "fits whole: read it" if decision.coverage is Coverage.FULL else "does not fit: search it, or read parts of it"
-    )
-    reason = f"a text of {content:,} tokens {fits}; task {decision.asked.task}"
-    return strategy_view(decision, now.used).model_copy(update={"reason": reason, "steps": ()})
+    return strategy_view(decision, now.used).model_copy(update={"reason": advice(decision, content), "steps": ()})
 
 
 def strategy_told(one: StrategyView) -> str:

@@ -87,6 +87,7 @@ routes = [
     operations.codices,
     operations.codex,
     operations.codex_map,
+    operations.consult,
     operations.read,
     operations.drop_codex,
     operations.reload_codex,

@@ -9,6 +9,7 @@ from orchestrator.api.http import ApiCall, EventStream, Reply, closing, permitte
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.cache import metrics
 from orchestrator.settings.units import in_seconds
+from orchestrator.wire.answers import StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReply, MeasuredEvent
 from orchestrator.wire.places import is_url
@@ -50,6 +51,7 @@ from orchestrator.wire.requests import (
     RenameBody,
     SearchBody,
     SessionSearchBody,
+    StrategyBody,
     SymbolsBody,
 )
 from orchestrator.wire.status import (
@@ -156,6 +158,12 @@ async def symbols(call: ApiCall, body: SymbolsBody) -> SymbolsReply:
 async def read(call: ApiCall, body: ReadBody) -> FileLines:
     """Lines of a file of a codex, as the codex answers now; never of a file outside it."""
     return await call.while_connected(call.service.read(body))
+
+
+@route("POST", "/v1/strategy", "query", faults=("not_ready",))
+async def consult(call: ApiCall, body: StrategyBody) -> StrategyState:
+    """Whether a text of a size should be put into a prompt whole or searched, for a question; of any model's window."""
+    return await call.service.consult(body)
 
 
 # -- conversations

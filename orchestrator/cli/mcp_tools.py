@@ -1,13 +1,14 @@
 """What `lore mcp` offers to other agents: its tools with their schemas, what each asks the daemon, and its answer in words.
 
-    tool        route                     answer
-    ask         /v1/chat/completions      the model's text, then what it rests on
-    search      /v1/search                places with their lines
-    symbol      /v1/symbols               definitions, callers, callees, ...
-    read        /v1/read                  lines of a file, numbered
-    plan        /v1/plan                  what `lore plan` shows
-    remember    /v1/memories              a proposal, which the user confirms
-    recall      /v1/memories/search       memories in short
+    tool              route                     answer
+    ask               /v1/chat/completions      the model's text, then what it rests on
+    search            /v1/search                places with their lines
+    symbol            /v1/symbols               definitions, callers, callees, ...
+    read              /v1/read                  lines of a file, numbered
+    plan              /v1/plan                  what `lore plan` shows
+    context_strategy  /v1/strategy              whether to read a text whole or to search it
+    remember          /v1/memories              a proposal, which the user confirms
+    recall            /v1/memories/search       memories in short
 
 Schemas are short: an agent pays for all of them with each request. The daemon checks the values and decides what the
 user may do. Knows no protocol: `mcp` speaks it.
@@ -38,7 +39,7 @@ from orchestrator.cli.memory import cited
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.search import hit_text, how_many_hold, none_found, several_meant, symbol_text
 from orchestrator.cli.status import notes_of, roots, state
-from orchestrator.cli.terminal import Report, listed, plural
+from orchestrator.cli.terminal import Report, count, listed, plural
 from orchestrator.wire import faults
 
 # Characters of a result. Claude Code warns of more than 10,000 tokens; code has about 3 characters a token.
@@ -175,6 +176,13 @@ def plan(daemon: Daemon, asked: Arguments, _: Said) -> str:
     return plan_page(daemon.call("POST", "/v1/plan", request(asked["question"], [], options)))
 
 
+def context_strategy(daemon: Daemon, asked: Arguments, _: Said) -> str:
+    found = daemon.call("POST", "/v1/strategy", {name: value for name, value in asked.items() if name != "codex"})
+    room = f"window {count(found['window'])} tokens, {count(found['available_tokens'])} left"
+    fetched = f"; {count(found['retrieval_budget'])} for what is found" if found["retrieval_budget"] else ""
+    return f"{found['name']} (confidence {found['confidence']:.2f}): {found['reason']}\n{room}{fetched}"
+
+
 # -- resources: the codices
 
 
@@ -307,6 +315,18 @@ TOOLS = by_name(
         {"question": TEXT, "codex": TEXT},
         "question",
         plan,
+    ),
+    AgentTool(
+        "context_strategy",
+        "Should a text be read whole or searched? By its size, the question and the room left in your window.",
+        {
+            "query": TEXT,
+            "char_count": described(COUNT, "of the text"),
+            "model_context_length": described(COUNT, "your window in tokens"),
+            "used_tokens": COUNT,
+        },
+        "query",
+        context_strategy,
     ),
     AgentTool(
         "remember",

@@ -38,6 +38,8 @@ SEARCH_TOOL = "search_archive"
 # Tokens fetched before the model has asked for anything. The strategy's budget is what may be fetched in all: a prompt that
 # begins with all of it costs its prefill with every question, and the model has a tool to look further.
 PREFETCH = EVIDENCE
+CHARS_PER_TOKEN = 4  # of text that nobody has counted
+UNKNOWN_SIZE = 64_000  # tokens of content of which nothing is said
 
 
 class Retrieval(StrEnum):
@@ -170,6 +172,18 @@ def consulted(
     floor = FloorCoverage(Coverage.FULL if whole else Coverage.NONE, content, content if whole else 0)
     figures = QuestionFigures(task, window, min(window, used + floor.tokens), because, tools)
     return decide(floor, figures, settings)
+
+
+def size_of_text(characters: int) -> int:
+    """Tokens of a text that nobody has counted; 0: nothing is said of it."""
+    return characters // CHARS_PER_TOKEN if characters > 0 else UNKNOWN_SIZE
+
+
+def advice(decision: Decision, content: int) -> str:
+    """What `consulted` says, in words."""
+    whole = decision.coverage is Coverage.FULL
+    fits = "fits whole: read it" if whole else "does not fit: search it, or read parts of it"
+    return f"a text of {content:,} tokens {fits}; task {decision.asked.task}"
 
 
 def strategy_named(name: str) -> Strategy:

@@ -316,6 +316,19 @@ class ReadBody(StrictRequest):
     cwd: Plain = Field("", description="working directory: the loaded codex that holds it is asked")
 
 
+class StrategyBody(StrictRequest):
+    """A text that somebody might read whole or search."""
+
+    query: Annotated[str, Field(max_length=10_000)] = Field("", description="what is to be answered")
+    char_count: Annotated[int, Field(ge=0, lt=2**53)] = Field(
+        0, description="characters of the text; 0: not known, as one of 64,000 tokens"
+    )
+    model_context_length: Annotated[int, Field(ge=1, lt=2**53)] | None = Field(
+        None, description="window of the model that is to read it, in tokens; left out: of the loaded one"
+    )
+    used_tokens: Annotated[int, Field(ge=0, lt=2**53)] = Field(0, description="of that window, taken already")
+
+
 class SymbolsBody(StrictRequest):
     """Which definitions to name."""
 

@@ -54,6 +54,8 @@ def test_an_agent_finds_out_what_there_is_asks_about_it_and_remembers(house, rev
             assert told(await client.call_tool("symbol", {"name": "step_7"})).startswith("steps.py:")
             assert "3 # The access" in told(await client.call_tool("read", {"path": "zebra.py", "start": 3, "end": 3}))
             assert (await client.call_tool("read", {"path": "/etc/passwd"})).is_error
+            advice = told(await client.call_tool("context_strategy", {"query": "why?", "char_count": 40_000_000}))
+            assert "does not fit: search it" in advice
             assert "coverage full" in told(await client.call_tool("plan", {"question": "Where is the code?"}))
 
             text = f"Vault zebra is opened by hand ({revision})."

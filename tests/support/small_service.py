@@ -15,7 +15,7 @@ from tempfile import mkdtemp
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
-from orchestrator.answering.report import relevance_stats
+from orchestrator.answering.report import relevance_stats, strategy_state
 from orchestrator.answering.traces import TraceStore
 from orchestrator.codices.identities import check
 from orchestrator.engine.messages import EngineSnapshot
@@ -32,6 +32,7 @@ from orchestrator.errors import (
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.prompt.strategy import consulted, size_of_text
 from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.cache import cache_report
@@ -51,7 +52,7 @@ from orchestrator.service import (
     Thought,
     ToolCall,
 )
-from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, Waiting
+from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, StrategyState, Waiting
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import (
@@ -101,7 +102,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody, ReadBody, SymbolsBody
+from orchestrator.wire.requests import LoadBody, ReadBody, StrategyBody, SymbolsBody
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
@@ -310,6 +311,12 @@ class SmallService:
             raise NotFound(f"{body.path!r} is no file of this codex", "there are: src/a.py")
         text = "".join(f"line {number}\n" for number in range(body.start, (body.end or 12) + 1))
         return FileLines(path=body.path, start=body.start, end=body.end or 12, total=12, text=text)
+
+    async def consult(self, body: StrategyBody) -> StrategyState:
+        decision = consulted(
+            body.query, size_of_text(body.char_count), body.model_context_length or 8_192, body.used_tokens
+        )
+        return strategy_state(decision, body.used_tokens)
 
     async def codex_map(self, name: str, most: int) -> CodexMap:
         self.found(name)

@@ -147,6 +147,14 @@ def test_lines_of_a_file_are_numbered_and_say_how_many_there_are(agent):
     assert agent.call("read", path="src/a.py", start=12) == ("12 line 12", False)
 
 
+@pytest.mark.parametrize(("characters", "name"), [(4_000, "CAG"), (4_000_000, "RAG")])
+def test_an_agent_is_told_whether_to_read_a_text_whole_in_its_own_window(agent, characters, name):
+    text, wrong = agent.call("context_strategy", query="why?", char_count=characters, model_context_length=100_000)
+    assert not wrong
+    assert text.startswith(name)
+    assert "window 100,000 tokens" in text
+
+
 def test_a_plan_says_what_would_be_sent(agent):
     text, _ = agent.call("plan", question="why?")
     assert "100 tokens: 90 cached, 10 to compute" in text
