@@ -11,11 +11,24 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.word_encoder import WordEncoder
 
-from formatters.context import GistView
+from formatters.blocks import Role
+from formatters.calls import PLAIN_CALLS
+from formatters.context import CallView, GistView, StateView, TurnView
 from orchestrator.answering import conversations as sessions_module
-from orchestrator.answering.conversations import MIGRATIONS, SessionStore, StoredTurn
+from orchestrator.answering.conversations import (
+    MIGRATIONS,
+    Conversation,
+    Conversations,
+    SessionStore,
+    StoredTurn,
+    key_of,
+    state_of_messages,
+)
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
+from orchestrator.prompt.composing import TokenCache
+from orchestrator.service import Message, ToolCall
 
 ALICE, BOB = 1000, 1001
 
@@ -364,3 +377,37 @@ def test_a_user_s_conversations_are_weighed_and_purged_alone(tmp_path):
     assert store.read("SELECT count(*) FROM turns") == [(2,)]
     assert store.find(1, "ou", 10) == []
     store.close()
+
+
+def test_calls_and_results_of_a_session_are_there_when_it_is_read_from_disk(store):
+    call = CallView(id="a", name="look", arguments='{"at": "wall"}')
+    turns = (
+        TurnView(role=Role.USER, text="Where?"),
+        TurnView(role=Role.ASSISTANT, text="<tool_call>…", calls=(call,)),
+        TurnView(role=Role.TOOL, text="42", answers="a"),
+    )
+    conversations, session = Conversations(store), store.create(1, None, "talk")
+    conversations.close_turn(session, Conversation(StateView(turns=turns)), turns, {"<tool_call>…": b"12345678"})
+    tokens = TokenCache(WordEncoder())
+    assert Conversations(store).of_session(session, tokens).state.turns == turns
+    assert tokens.of_answer("<tool_call>…") == b"12345678"
+
+
+def test_a_conversation_is_known_again_however_its_client_writes_calls():
+    asked, call = Message("user", "Where?"), ToolCall("a", "look", '{"at": "wall", "far": true}')
+    again = ToolCall("a", "look", '{"far":true,"at":"wall"}')
+    keys = {
+        key_of(1, None, [asked, Message("assistant", "I look.", tool_calls=(call,))]),
+        key_of(1, None, [asked, Message("assistant", "I look. ", tool_calls=(again,))]),
+        key_of(1, None, [asked, Message("assistant", "I look."), Message("assistant", "", tool_calls=(again,))]),
+    }
+    assert len(keys) == 1
+    other = ToolCall("a", "look", '{"at": "door"}')
+    assert key_of(1, None, [asked, Message("assistant", "I look.", tool_calls=(other,))]) not in keys
+
+
+def test_calls_that_only_the_messages_tell_of_are_written_in_the_models_form():
+    called = Message("assistant", "I look. ", tool_calls=(ToolCall("a", "look", "{}"),))
+    state = state_of_messages([Message("user", "Where?"), called, Message("tool", "42", "a")])
+    assert [turn.text for turn in state.turns][1:] == ["I look. " + PLAIN_CALLS.written([("look", "{}")]), "42"]
+    assert (state.turns[1].calls[0].id, state.turns[2].answers) == ("a", "a")
