@@ -82,13 +82,13 @@ class Model:
 
     def takes(self, schema: str, text: str) -> bool:
         constraint = self.grammars.constraint(schema)
-        for token in self.vocabulary.content(text):
-            if not constraint.allows(token):
-                with suppress(SchemaRefused):  # by a limit, which the mask would tell an answer
-                    constraint.mask()
-                return False
-            constraint.accept(token)
-        return bool(constraint.mask()[self.end])
+        with suppress(SchemaRefused):  # by a limit
+            for token in self.vocabulary.content(text):
+                if not constraint.allows(token):
+                    return False
+                constraint.accept(token)
+            return bool(constraint.mask()[self.end])
+        return False
 
 
 # -- how many are taken
