@@ -25,12 +25,8 @@ from orchestrator.answering.inference import EngineInference, Finished
 from orchestrator.answering.keeping import Remembered, SavedTurn, heard, saved
 from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.parsing import AnswerParser, BoundParser
-from orchestrator.answering.preparing import (
-    PreparedQuestion,
-    Preparer,
-    SplitMessages,
-    split,
-)
+from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.question import PreparedQuestion, SplitMessages, split
 from orchestrator.answering.refusals import refusal_of
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.answering.question import PreparedQuestion
 from orchestrator.engine.client.client import EngineClient, prompt_s
 from orchestrator.engine.messages import Ids
 from orchestrator.prompt.composing import ID_BYTES, Assembled

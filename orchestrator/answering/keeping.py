@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from formatters.blocks import Role
 from orchestrator.answering.conversations import Conversation, Conversations, Session
 from orchestrator.answering.inference import Finished
-from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.answering.question import PreparedQuestion
 from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
 from orchestrator.karma.records import Kind

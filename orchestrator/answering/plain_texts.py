@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from orchestrator.answering.inference import EngineInference, InferenceEvent
-from orchestrator.answering.preparing import sampling_of
+from orchestrator.answering.question import sampling_of
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient

@@ -6,16 +6,14 @@ Each step is a method that reads like its name; nothing here runs the model.
 """
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 from codex.library import Library
 from formatters.blocks import ORDER, BlockKind, Role
-from formatters.context import AttachmentView, SigilView, ToolView, TurnContext
+from formatters.context import SigilView, ToolView, TurnContext
 from formatters.plugins import ContextNode
 from governor.ctc import HEADROOM, PromptLimits, limits_of
 from governor.settings import ClaimSettings
@@ -25,27 +23,30 @@ from orchestrator.answering.client_tools import (
     cut_results,
     cuts_reported,
     open_calls,
-    refuse_strangers,
-    results_at_end,
     shares,
     tool_rules,
 )
 from orchestrator.answering.conversations import (
-    Conversation,
     Conversations,
     Session,
     resumed,
 )
-from orchestrator.answering.grounding import Passage, Pointed, pointed
+from orchestrator.answering.grounding import Pointed, pointed
+from orchestrator.answering.question import (
+    AskedQuestion,
+    PreparedQuestion,
+    SplitMessages,
+    TurnFindings,
+    question_of,
+    sampling_of,
+)
 from orchestrator.answering.running import with_stubs
-from orchestrator.codices.coverages import one_line
-from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.lifecycle import CodexLifecycle
-from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.codices.state import CodexState
 from orchestrator.engine.calling import ToolRules
-from orchestrator.engine.messages import Grant, InferenceJob, Sampling
-from orchestrator.errors import InvalidRequest, NotFound
+from orchestrator.engine.messages import InferenceJob
+from orchestrator.errors import NotFound
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
@@ -61,7 +62,6 @@ from orchestrator.prompt.situation import (
     discussed,
     environment_of,
     named_documents,
-    renewed,
 )
 from orchestrator.prompt.strategy import (
     PREFETCH,
@@ -76,145 +76,15 @@ from orchestrator.relevance.intent import frame_of
 from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
 from orchestrator.relevance.signals import SILENCE, Turn, signals_of
-from orchestrator.service import Ask, Message, Principal, TextAsk
+from orchestrator.service import Ask, Principal
 from orchestrator.wire.requests import ToolFunction
 
 log = logging.getLogger("lorekeep.relevance")
 
-ANSWER_SHARE = 0.25  # of the window: what an answer is promised at most before anything else is cut for it
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
-TEMPERATURE = 0.7  # of a user's model, where the client names none
 TOKEN_CHARS = 16  # a token of a text that is worth reading has fewer
 NOTE_TOKENS = 64  # for what says that a result was cut, and the tokens at its seams
 NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
-
-
-class SplitMessages(NamedTuple):
-    """The question, the messages before it, and what the client's system messages say. `results`: of calls that the last
-    answer made; then the question is the one that this answer was given to, and `earlier` end with the answer."""
-
-    question: str
-    earlier: tuple[Message, ...]
-    system: tuple[str, ...]
-    results: tuple[Message, ...] = ()
-
-
-@dataclass(frozen=True)
-class AskedQuestion:
-    """A question with what it is asked about. `choice`: what to know of how the codex was chosen, where nobody named one;
-    `where`: the user's place in an editor; `variant`: of the rules of relevance; `grant`: the one that it is planned under;
-    `began`: when preparing it did."""
-
-    ask: Ask
-    messages: SplitMessages
-    chat_model: ChatModel
-    session: Session | None
-    codex_state: CodexState | None
-    choice: str
-    conversation: Conversation
-    variant: str
-    where: Pointed | None
-    served: ServingIdentity
-    grant: Grant
-    began: float
-
-    @property
-    def promised(self) -> int:
-        """Tokens that its answer is promised."""
-        return promised(self.ask, self.grant.window)
-
-    @property
-    def selection(self) -> Passage | None:
-        return self.where.selection if self.where is not None else None
-
-    @property
-    def attachments(self) -> tuple[AttachmentView, ...]:
-        """What comes with it; a verbatim text that the conversation has already comes once."""
-        where = (self.where.attachment,) if self.where is not None else ()
-        files = (AttachmentView(name=one_line(one.name), text=one.text) for one in self.ask.attachments)
-        had = {one.text for turn in self.conversation.state.turns for one in turn.attachments if one.verbatim}
-        new = (text for text in dict.fromkeys(self.ask.verbatim) if text not in had)
-        return (*where, *files, *(AttachmentView(name="verbatim", text=text, verbatim=True) for text in new))
-
-    @property
-    def silence(self) -> float:
-        """Seconds since its session's last turn; 0 for a conversation that is not kept."""
-        return max(0.0, time.time() - self.session.used) if self.session is not None else 0.0
-
-    @property
-    def is_conversation(self) -> bool:
-        """Whether its prompt may say more than the client sent: a client that talks to the bare model has it bare."""
-        return self.codex_state is not None or self.ask.session is not None or self.session is not None
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether results of a client's tools continue the turn: its prompt then only grows."""
-        return bool(self.messages.results)
-
-    @property
-    def in_session(self) -> bool:
-        """Whether its conversation is kept on disk."""
-        return self.session is not None or (self.ask.session is not None and not self.ask.private)
-
-
-@dataclass(frozen=True)
-class TurnFindings:
-    """What was decided about a question, and what was found for it: memories that were `recalled`, passages `gathered`."""
-
-    decision: Decision
-    prefetch: Prefetch
-    relevance: Relevance
-    recalled: Recalled
-    gathered: Gathered
-
-
-@dataclass(frozen=True)
-class PreparedQuestion(AskedQuestion):
-    """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too.
-    `cut`: results of the client's tools."""
-
-    within: Governed
-    found: TurnFindings
-    job: InferenceJob
-    unseen: tuple[str, ...]
-    indexing: bool
-    assemble_ms: float
-    cut: tuple[str, ...]
-
-    @property
-    def turn(self) -> TurnContext:
-        return self.within.turn
-
-    @property
-    def composed(self) -> Composed:
-        return self.within.composed
-
-    @property
-    def room(self) -> int:
-        """Tokens that the window has behind the prompt."""
-        return self.grant.window - self.composed.assembled.tokens
-
-    @property
-    def shorter_answer(self) -> tuple[str, ...]:
-        """That the window has less room behind the prompt than the answer may have tokens."""
-        most = self.ask.max_tokens
-        return (f"the answer may have {self.room:,} tokens, not {most:,}: the window holds no more",) * (
-            most > self.room
-        )
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        return (*self.cut, *self.within.actions, *self.shorter_answer, *self.unseen)
-
-    @property
-    def floor_key(self) -> FloorKey:
-        """Whose floor it begins with."""
-        return FloorKey.of(self.turn.codex, self.turn.identity)
-
-    @property
-    def renewed(self) -> str:
-        """What of its Environment has changed since the conversation's last turn, in words."""
-        return renewed(self.conversation.environment, self.turn.environment)
 
 
 @dataclass(frozen=True)
@@ -536,11 +406,6 @@ def sigil_of(principal: Principal) -> SigilView:
     return SigilView(name=principal.sigil, uid=principal.uid, scopes=principal.scopes)
 
 
-def promised(ask: Ask, window: int) -> int:
-    """Tokens that its answer is promised."""
-    return max(1, min(ask.max_tokens, share(window, ANSWER_SHARE)))
-
-
 def crowd(relevant: Relevance, composed: Composed, most: int) -> tuple[str, ...]:
     """The counted nodes that the prompt holds something of, where they are more than `most`; the gate counts also those of
     which there is nothing."""
@@ -564,33 +429,6 @@ def not_seen(unseen: str, gathered: Gathered) -> tuple[str, ...]:
     return gathered.notices if included else (*gathered.notices, unseen)
 
 
-def split(messages: Sequence[Message]) -> SplitMessages:
-    """Raises InvalidRequest where they do not end with a question, or with results of calls."""
-    system = tuple(one.content for one in messages if one.role == "system" and one.content)
-    others = [one for one in messages if one.role != "system"]
-    refuse_strangers(others)
-    if results := results_at_end(others):
-        return SplitMessages("", tuple(others[: -len(results)]), system, results)
-    if others and others[-1].role == "assistant":
-        what = "the last message is the assistant's: an answer that a client begins is not continued here"
-        raise InvalidRequest(what, "send a message with role user last")
-    if not others or others[-1].role != "user":
-        raise InvalidRequest("the last message must be the user's question", "send a message with role user last")
-    if not others[-1].content.strip():
-        raise InvalidRequest("the question is empty", "say what you want to know")
-    return SplitMessages(others[-1].content, tuple(others[:-1]), system)
-
-
-def question_of(conversation: Conversation, results: Sequence[Message]) -> str:
-    """The question that the results belong to. Raises InvalidRequest where they belong to none."""
-    opened = conversation.state.reopened()
-    if opened is None:
-        raise InvalidRequest("messages: results of calls without the question", "send the whole conversation")
-    _, question, since = opened
-    answered_calls(since, results)
-    return question
-
-
 def room_for_results(prompt: Assembled, results: int, limit: int) -> int:
     """Tokens that new results may have, which have so many: what is left beside all else, but no less than half of what is
     left beside all but earlier turns."""
@@ -605,12 +443,3 @@ def without_turns(prompt: Assembled) -> int:
 
 def tool_view(tool: ToolFunction) -> ToolView:
     return ToolView(name=tool.name, description=tool.description or "", parameters_json_schema=tool.parameters or {})
-
-
-def sampling_of(ask: Ask | TextAsk, greedy: bool) -> Sampling:
-    """As the client wants it; `greedy`: what it leaves open is not drawn by chance."""
-    usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
-    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name, None)) is not None}
-    schema = ask.schema if isinstance(ask, Ask) else None
-    return replace(usual, schema=usual.schema if schema is None else json.dumps(schema), **given)

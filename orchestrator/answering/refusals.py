@@ -1,7 +1,7 @@
 """Why a prepared question is not answered. Pure: what is missing was found out before."""
 
 from formatters.context import AttachmentView
-from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.answering.question import PreparedQuestion
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, NotReady, OverBudget
 from orchestrator.prompt.coverage import Coverage
 from orchestrator.prompt.evidence import HEADLINE

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from formatters.context import StrategyView
 from governor.budget import MemoryBudget
-from orchestrator.answering.preparing import PreparedQuestion
+from orchestrator.answering.question import PreparedQuestion
 from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Reuse, Tier
 from orchestrator.errors import LoreError

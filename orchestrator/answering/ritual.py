@@ -15,7 +15,8 @@ from typing import NamedTuple, cast
 
 from orchestrator.answering.inference import Inference, InferenceEvent
 from orchestrator.answering.parsing import AnswerParser
-from orchestrator.answering.preparing import PreparedQuestion, Preparer
+from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.question import PreparedQuestion
 from orchestrator.answering.running import job_of
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.messages import AnswerDelta, Completion, Reason, Sampling

@@ -16,7 +16,7 @@ from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, RunState, waiting_of
 from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
 from orchestrator.answering.keeping import saved
-from orchestrator.answering.preparing import PreparedQuestion, SplitMessages, TurnFindings
+from orchestrator.answering.question import PreparedQuestion, SplitMessages, TurnFindings
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recalled

@@ -8,7 +8,7 @@ import pytest
 from support.planning import ME, SmallHouse, asking
 from support.word_encoder import CONTROL, WordEncoder
 
-from orchestrator.answering.preparing import split
+from orchestrator.answering.question import split
 from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.karma.records import Kind, NewMemory
 from orchestrator.service import Ask, Message

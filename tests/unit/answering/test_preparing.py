@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from support.traced import composed
 
 from formatters.context import SigilView
-from orchestrator.answering.preparing import crowd, sigil_of, split, spoken_for
+from orchestrator.answering.preparing import crowd, sigil_of, spoken_for
+from orchestrator.answering.question import split
 from orchestrator.answering.refusals import other_floor
 from orchestrator.errors import InvalidRequest
 from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
