@@ -287,6 +287,23 @@ def test_a_client_that_vanishes_ends_the_command_and_what_the_daemon_ran_for_it(
     assert "Traceback" not in agent.process.stderr.read()
 
 
+def test_a_client_that_reads_no_more_ends_the_command_quietly_though_it_keeps_the_other_half_open(lorekeep):
+    agent = Agent(lorekeep.renew().socket)
+    agent.begin()
+    agent.process.stdout.close()
+    agent.send("tools/call", name="search", arguments={"query": "x"})
+    assert agent.process.wait(SOON) == 128 + signal.SIGPIPE
+    assert agent.process.stderr.read() == ""
+
+
+def test_what_is_no_utf8_or_too_large_harms_no_later_call(agent):
+    agent.process.stdin.buffer.write(b"\xff\xfe\x80 junk\n")
+    text, wrong = agent.call("search", query="x" * 1_000_000)
+    assert wrong
+    assert "larger than" in text
+    assert agent.call("search", query="x")[1] is False
+
+
 # ---- the wire --------------------------------------------------------------------------------------------------------
 
 
