@@ -16,10 +16,11 @@ from formatters.plugins import ContextNode
 from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.clients import ClientLedger
-from orchestrator.answering.conversations import Conversations, SessionStore
+from orchestrator.answering.conversations import Conversations
 from orchestrator.answering.inference import EngineInference
 from orchestrator.answering.plain_texts import PlainTexts
 from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep

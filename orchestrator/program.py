@@ -13,9 +13,9 @@ from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.condensing import shortened
-from orchestrator.answering.conversations import SessionStore
 from orchestrator.answering.plain_texts import PlainTexts
 from orchestrator.answering.report import relevance_stats, strategy_state
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from formatters.blocks import Role
-from orchestrator.answering.conversations import Conversation, Conversations, Session
+from orchestrator.answering.conversations import Conversation, Conversations
 from orchestrator.answering.inference import Finished
 from orchestrator.answering.question import PreparedQuestion
+from orchestrator.answering.sessions import Session
 from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
 from orchestrator.karma.records import Kind

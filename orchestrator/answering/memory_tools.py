@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic_ai import RunContext
 
 from formatters.context import TurnContext
-from orchestrator.answering.conversations import SessionStore
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.records import HIDDEN, Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch

@@ -26,11 +26,7 @@ from orchestrator.answering.client_tools import (
     shares,
     tool_rules,
 )
-from orchestrator.answering.conversations import (
-    Conversations,
-    Session,
-    resumed,
-)
+from orchestrator.answering.conversations import Conversations, resumed
 from orchestrator.answering.grounding import Pointed, pointed
 from orchestrator.answering.question import (
     AskedQuestion,
@@ -41,6 +37,7 @@ from orchestrator.answering.question import (
     sampling_of,
 )
 from orchestrator.answering.running import with_stubs
+from orchestrator.answering.sessions import Session
 from orchestrator.codices.freshness import Freshness
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState

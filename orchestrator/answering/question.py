@@ -16,11 +16,9 @@ from orchestrator.answering.client_tools import (
     refuse_strangers,
     results_at_end,
 )
-from orchestrator.answering.conversations import (
-    Conversation,
-    Session,
-)
+from orchestrator.answering.conversations import Conversation
 from orchestrator.answering.grounding import Passage, Pointed
+from orchestrator.answering.sessions import Session
 from orchestrator.codices.coverages import one_line
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.answering.conversations import Session, SessionStore
+from orchestrator.answering.sessions import Session, SessionStore
 from orchestrator.karma.episodes import QUIET_S, PastConversation, episode_of
 from orchestrator.karma.records import DAY_S
 from orchestrator.karma.store import MemoryStore

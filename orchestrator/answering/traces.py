@@ -26,7 +26,6 @@ from typing import Any, TypeVar
 from codex.catalog.databases import give_back, insist_on_room, open_database, transaction
 from codex.catalog.databases import translated as faults_of
 from codex.errors import DatabaseDamaged
-from orchestrator.answering.conversations import title_of
 from orchestrator.answering.ledger import (
     AGAIN_S,
     BY_QUESTION,
@@ -37,6 +36,7 @@ from orchestrator.answering.ledger import (
     missed_to_json,
 )
 from orchestrator.answering.report import relevance_report
+from orchestrator.answering.sessions import title_of
 from orchestrator.errors import InvalidRequest, LoreError, NotFound, translated
 from orchestrator.karma.recall import ShownEntry
 from orchestrator.prompt.composing import Composed

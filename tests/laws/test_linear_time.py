@@ -30,9 +30,10 @@ from formatters.template import ChatTemplate, parts
 from governor.ctc import Claim, ClaimKind, PromptLimits, settle
 from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.client_tools import answered_calls, refuse_strangers
-from orchestrator.answering.conversations import checked_name, key_of, state_of_messages
+from orchestrator.answering.conversations import key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
 from orchestrator.answering.parsing import AnswerParser
+from orchestrator.answering.sessions import checked_name
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.llama.schema import read as read_schema

@@ -21,9 +21,10 @@ from governor.budget import Bound, MemoryBudget
 from governor.settings import ClaimSettings
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.clients import ClientLedger
-from orchestrator.answering.conversations import Conversations, SessionStore
+from orchestrator.answering.conversations import Conversations
 from orchestrator.answering.inference import Finished
 from orchestrator.answering.preparing import Preparer
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness, WatchStatus

@@ -14,9 +14,10 @@ from support.small_disk import small_disk
 from formatters.context import StateView, TurnContext
 from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, RunState, waiting_of
-from orchestrator.answering.conversations import Conversation, Conversations, SessionStore
+from orchestrator.answering.conversations import Conversation, Conversations
 from orchestrator.answering.keeping import saved
 from orchestrator.answering.question import PreparedQuestion, SplitMessages, TurnFindings
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recalled

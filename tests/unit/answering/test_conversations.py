@@ -17,15 +17,8 @@ from formatters.blocks import Role
 from formatters.calls import PLAIN_CALLS
 from formatters.context import CallView, GistView, StateView, TurnView
 from orchestrator.answering import conversations as sessions_module
-from orchestrator.answering.conversations import (
-    MIGRATIONS,
-    Conversation,
-    Conversations,
-    SessionStore,
-    StoredTurn,
-    key_of,
-    state_of_messages,
-)
+from orchestrator.answering.conversations import Conversation, Conversations, key_of, state_of_messages
+from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
 from orchestrator.prompt.composing import TokenCache
 from orchestrator.service import Message, ToolCall
@@ -193,7 +186,7 @@ def test_a_killed_process_loses_nothing_it_was_told_is_stored(path):
     script = f"""
 import os, signal
 from pathlib import Path
-from orchestrator.answering.conversations import SessionStore, StoredTurn
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 store = SessionStore(Path({str(path)!r}))
 session = store.create({ALICE}, "demo", "kept")
 store.append(session.id, [StoredTurn("user", "a"), StoredTurn("assistant", "b")])

@@ -10,8 +10,8 @@ import pytest
 from support.scripted_agent import Bench, ScriptedEngine, text_of
 
 from formatters.context import CodexView, IdentityView, SigilView, TurnContext
-from orchestrator.answering.conversations import SessionStore, StoredTurn
 from orchestrator.answering.memory_tools import PRIVATE, MemoryTools
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 from orchestrator.errors import NotFound
 from orchestrator.karma.changes import MOST_TEXT
 from orchestrator.karma.records import CodeCitation, Kind, MemoryRecord, MemoryState, NewMemory

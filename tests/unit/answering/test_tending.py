@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from formatters.context import GistView
-from orchestrator.answering.conversations import SessionStore, StoredTurn
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 from orchestrator.answering.tending import Tending
 from orchestrator.karma.episodes import (
     ARCHIVED_S,

@@ -18,7 +18,7 @@ from codex.errors import CatalogError, DiskFull
 from codex.library import Library
 from codex.trees.port import TreeState
 from codex.trees.sources import LoadSpec
-from orchestrator.answering.conversations import SessionStore
+from orchestrator.answering.sessions import SessionStore
 from orchestrator.codices.state import CodexStateStore, FrozenLevels, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.meaning import Refusals

@@ -15,7 +15,7 @@ from codex.searching.search import ChunkHit
 from codex.vectors.filling import Filled
 from governor.budget import MemoryBudget
 from governor.readings import GpuReading, HostReading
-from orchestrator.answering.conversations import Session
+from orchestrator.answering.sessions import Session
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import KvChange, PoolState
