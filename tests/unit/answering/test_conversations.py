@@ -16,7 +16,7 @@ from support.word_encoder import WordEncoder
 from formatters.blocks import Role
 from formatters.calls import PLAIN_CALLS
 from formatters.context import CallView, GistView, StateView, TurnView
-from orchestrator.answering import conversations as sessions_module
+from orchestrator.answering import sessions as sessions_module
 from orchestrator.answering.conversations import Conversation, Conversations, key_of, state_of_messages
 from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
