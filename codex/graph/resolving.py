@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from pathlib import PurePosixPath
 
+from codex.graph.modules import PACKAGES
 from codex.outline.facts import BASE, EVERYTHING, WHOLE_MODULE, Binding, FileFacts, Typed, Use
 
 _DEEP = 24  # values of variables that one look-up evaluates within each other
@@ -24,8 +24,6 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _SELF, _CLASS, _SUPER = ("self", "this"), "cls", "super"
 _WRAPPED = re.compile(r"^(?:\w+\.)*(Optional|Annotated|ClassVar|Final|Union|Required|type|Type)\[(.*)\]$")
 _ANYTHING = frozenset({"Any", "object"})
-_INIT = ("__init__.py", "__init__.pyi")
-_ENDINGS = (".py", ".pyi")
 
 
 class Sort(Enum):
@@ -142,7 +140,7 @@ class Resolver:
         found = self._global(file, name, seen) if file is not None else []
         if found:
             return found
-        below = self.modules(f".{name}", path) if path.endswith(_INIT) else ()
+        below = self.modules(f".{name}", path) if path.endswith(PACKAGES) else ()
         return [Referent(Sort.MODULE, one) for one in below]
 
     def _own(self, file: FileFacts, qualname: str) -> list[Referent]:
@@ -408,62 +406,3 @@ def _split(text: str, by: str) -> Iterator[str]:
             yield text[begun:at]
             begun = at + 1
     yield text[begun:]
-
-
-# -- which files a module's name means
-
-
-class PythonModules:
-    """Files by the name of a module, as Python finds them: below a folder that is no package itself, or relative to who
-    imports."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = frozenset(path for path in paths if path.endswith(_ENDINGS))
-        self._by_last: dict[str, list[str]] = {}
-        for path in sorted(self._paths):
-            self._by_last.setdefault(_module_parts(path)[-1], []).append(path)
-        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
-
-    def __call__(self, module: str, by: str) -> tuple[str, ...]:
-        """At most one file, a stub beside it left aside; none for a module from elsewhere."""
-        folder = by.rpartition("/")[0]
-        key = (module, folder)
-        if key not in self._known:
-            self._known[key] = (
-                self._relative(module, folder) if module.startswith(".") else self._absolute(module, folder)
-            )
-        return self._known[key]
-
-    def _relative(self, module: str, folder: str) -> tuple[str, ...]:
-        bare = module.lstrip(".")
-        parts = PurePosixPath(folder).parts
-        up = len(module) - len(bare) - 1
-        if up > len(parts):
-            return ()
-        below = (*parts[: len(parts) - up], *filter(None, bare.split(".")))
-        return self._at("/".join(below))
-
-    def _absolute(self, module: str, folder: str) -> tuple[str, ...]:
-        wanted = tuple(module.split("."))
-        found = [path for path in self._by_last.get(wanted[-1], ()) if _module_parts(path)[-len(wanted) :] == wanted]
-        roots = {path: _module_parts(path)[: -len(wanted)] for path in found}
-        free = [path for path, root in roots.items() if not self._is_package("/".join(root))]
-        near = sorted(free, key=lambda path: (-_alike("/".join(roots[path]), folder), path.endswith("i"), path))
-        return tuple(near[:1])
-
-    def _at(self, stem: str) -> tuple[str, ...]:
-        names = [f"{stem}{ending}" for ending in _ENDINGS] + [f"{stem}/{name}" if stem else name for name in _INIT]
-        return tuple(name for name in names if name in self._paths)[:1]
-
-    def _is_package(self, folder: str) -> bool:
-        return bool(folder) and any(f"{folder}/{name}" in self._paths for name in _INIT)
-
-
-def _module_parts(path: str) -> tuple[str, ...]:
-    pure = PurePosixPath(path)
-    return pure.parts[:-1] if pure.name in _INIT and len(pure.parts) > 1 else (*pure.parts[:-1], pure.stem)
-
-
-def _alike(root: str, folder: str) -> int:
-    """How much of a folder's path leads to a root; -1 where it does not lie below it."""
-    return len(root) if not root or folder == root or folder.startswith(f"{root}/") else -1

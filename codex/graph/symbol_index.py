@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
-from codex.graph.resolving import Place, PythonModules, Resolver, scope_of
+from codex.graph.modules import PythonModules, module_parts
+from codex.graph.resolving import Place, Resolver, scope_of
 from codex.outline.facts import BASE, CALL, Defined, FileFacts, Use, from_bytes
 
 if TYPE_CHECKING:
@@ -158,10 +159,8 @@ class SymbolIndex:
         return one.qualname.count(".") + 1 != parts, one.kind in _VALUES, place[0], one.line
 
     def _full(self, place: Place) -> list[str]:
-        pure = PurePosixPath(place[0])
-        stem = [] if pure.stem == "__init__" else [pure.stem]
         qualname = self._facts(place[0]).defined[place[1]].qualname
-        return [*pure.parts[:-1], *stem, *re.split(r"\.|::", qualname)]
+        return [*module_parts(place[0]), *re.split(r"\.|::", qualname)]
 
     def _is_file(self, path: str, named: str) -> bool:
         return path == named or path.endswith(f"/{named}")
@@ -173,12 +172,9 @@ class SymbolIndex:
             return plain
         ending = [path for path in self._paths if path.endswith(f"/{plain}")]
         if not ending and "/" not in plain:
-            ending = [path for path in self._paths if self._module(path)[-len(plain.split(".")) :] == plain.split(".")]
+            parts = tuple(plain.split("."))
+            ending = [path for path in self._paths if module_parts(path)[-len(parts) :] == parts]
         return ending[0] if len(ending) == 1 else None
-
-    def _module(self, path: str) -> list[str]:
-        pure = PurePosixPath(path)
-        return list(pure.parts[:-1]) if pure.stem == "__init__" else [*pure.parts[:-1], pure.stem]
 
     def _near(self, name: str) -> tuple[str, ...]:
         """Names like this one, in the first files; those that begin like it are compared first."""
@@ -328,7 +324,7 @@ class SymbolIndex:
         if at < 0:
             name = PurePosixPath(path).stem
             return FoundSymbol(
-                name, ".".join(self._module(path)), "module", path, 1, 1, uses=said, certain=certain, which=of
+                name, ".".join(module_parts(path)), "module", path, 1, 1, uses=said, certain=certain, which=of
             )
         one = self._facts(path).defined[at]
         told = (one.name, one.qualname, one.kind, path, one.line, one.end, one.signature, one.doc)

@@ -83,14 +83,13 @@ class Typed:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """`exact`: receivers, bindings and types are known, so that a name which nothing explains is from elsewhere."""
+    """Of a language without a query for uses a receiver is None, a binding has its module alone, and no types are known."""
 
     path: str
     defined: tuple[Defined, ...]
     uses: tuple[Use, ...]
     bindings: tuple[Binding, ...]
     typed: tuple[Typed, ...]
-    exact: bool
 
     def around(self, line: int) -> int:
         """The number of the innermost definition, other than a variable, that has this line; -1 for none."""
@@ -150,8 +149,8 @@ def facts(document: Document) -> FileFacts:
     if told is None:
         uses = tuple(Use(one.name, one.kind, one.line, None) for one in parsed.references if one.kind in (CALL, BASE))
         bindings = tuple(Binding("", module, WHOLE_MODULE) for module in parsed.imports)
-        return FileFacts(document.path, _defined(parsed, text), uses, bindings, (), exact=False)
-    bare = FileFacts(document.path, _defined(parsed, text, told), told.uses, told.bindings, told.typed, exact=True)
+        return FileFacts(document.path, _defined(parsed, text), uses, bindings, ())
+    bare = FileFacts(document.path, _defined(parsed, text, told), told.uses, told.bindings, told.typed)
     return replace(bare, defined=_with_variables(bare, text))
 
 
@@ -285,14 +284,13 @@ def to_bytes(one: FileFacts) -> bytes:
         [[each.name, each.kind, each.line, each.receiver] for each in one.uses],
         [[each.bound, each.module, each.member] for each in one.bindings],
         [[each.variable, each.line, each.type, each.value] for each in one.typed],
-        one.exact,
     )
     return zlib.compress(json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"), 1)
 
 
 def from_bytes(path: str, packed: bytes) -> FileFacts:
     """Raises ValueError or zlib.error for what `to_bytes` did not make."""
-    defined, uses, bindings, typed, exact = json.loads(zlib.decompress(packed))
+    defined, uses, bindings, typed = json.loads(zlib.decompress(packed))
     kept: dict[str, str] = {}
 
     def same(word: str) -> str:
@@ -305,5 +303,4 @@ def from_bytes(path: str, packed: bytes) -> FileFacts:
         tuple(Use(same(name), same(kind), line, whose and same(whose)) for name, kind, line, whose in uses),
         tuple(Binding(*each) for each in bindings),
         tuple(Typed(*each) for each in typed),
-        exact,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formatters.calls import ArgumentStyle, CallFormat
-from orchestrator.engine.calling import alternatives, constants_of, may_be_any_text
+from orchestrator.engine.calling import alternatives, few_values, may_be_any_text
 from orchestrator.service import Text, Thought
 
 CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model of our own tools
@@ -232,7 +232,7 @@ def _value(style: ArgumentStyle, text: str, at: int, schema: Mapping[str, Any], 
         return text[at + len(quote) : close], close + len(quote + end)
     kinds = alternatives(schema.get("properties", {}).get(key, {}), schema)
     raw = quote == "" and any(map(may_be_any_text, kinds))
-    constants = [value for one in kinds for value in constants_of(one) or () if not raw]
+    constants = [value for one in kinds for value in few_values(one) or () if not raw]
     for value in sorted(constants, key=lambda value: -len(str(value))):
         written = style.value(value)
         if text.startswith(written + end, at):

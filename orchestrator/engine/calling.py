@@ -115,10 +115,10 @@ def target(reference: Any, places: Words) -> Any:
 
 
 def may_be_any_text(one: Words) -> bool:
-    return constants_of(one) is None and one.get("type", "string") == "string"
+    return few_values(one) is None and one.get("type", "string") == "string"
 
 
-def constants_of(one: Words) -> list[Any] | None:
+def few_values(one: Words) -> list[Any] | None:
     """All that it may be, where that is a few plain values."""
     given = [one["const"]] if "const" in one else one.get("enum")
     if given is None:

@@ -29,7 +29,7 @@ from orchestrator.engine.calling import (
     ToolRules,
     Words,
     alternatives,
-    constants_of,
+    few_values,
     may_be_any_text,
 )
 from orchestrator.engine.llama.schema import KINDS, check_depth, read
@@ -134,7 +134,7 @@ def answer_of(rules: ToolRules, arguments: Sequence[Part], spelling: Spelling, *
     )
 
 
-def texts_of(form: CallForm) -> Iterator[str]:
+def written_with(form: CallForm) -> Iterator[str]:
     """All that its calls are written with."""
     yield from (form.trigger, form.begin, form.before_arguments, form.end, form.between, form.close)
     if (one := form.form) is not None:
@@ -231,7 +231,7 @@ class Values:
             return Part(self._raw(name, self._form.quote))
         end, signs, schemas = self._spelling.lark(self._form.end), list[str](), dict[str, Words]()
         for number, one in enumerate(every):
-            if (constants := constants_of(one)) is not None and self._differs():
+            if (constants := few_values(one)) is not None and self._differs():
                 signs += map(self._constant, constants)
             else:
                 signs.append(f"@v{name}_{number}")

@@ -27,7 +27,7 @@ from orchestrator.engine.llama.calls import (
     arguments_of,
     check_rules,
     parameters_of,
-    texts_of,
+    written_with,
 )
 from orchestrator.engine.llama.schema import UNFORESEEN, read, said
 
@@ -74,7 +74,7 @@ class Grammars:
                 del self._outcomes[next(iter(self._outcomes))]
         if isinstance(found, SchemaRefused):
             raise SchemaRefused(str(found))
-        spelled = Spelling(self._tokenizer).controls_in(texts_of(calls.form)) if calls else {}
+        spelled = Spelling(self._tokenizer).controls_in(written_with(calls.form)) if calls else {}
         patterns = any(
             '"pattern' in text for text in (schema, *(tool.parameters for tool in (calls.tools if calls else ())))
         )
