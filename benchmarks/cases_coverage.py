@@ -16,7 +16,7 @@ from cases_engine import Bench
 from code_questions.corpora import documents_in, unpacked
 from report import Row
 from unseen import NUMBER
-from unseen_questions.repositories import DJANGO, SQLALCHEMY, made
+from unseen_questions.repositories import AIOHTTP, DJANGO, SCRAPY, SQLALCHEMY, made
 
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.generations import FileEntry
@@ -80,7 +80,7 @@ def repositories(checkouts: Mapping[str, Path]) -> Iterator[tuple[str, Sequence[
     for (package, version), some in by_package(asked_by_people()).items():
         root = checkouts.get(package) or unpacked(package, version)
         yield package, documents_in(root), [frozenset(one["files"]) for one in some]
-    for repository in (DJANGO, SQLALCHEMY):
+    for repository in (AIOHTTP, SCRAPY, DJANGO, SQLALCHEMY):
         what = made(repository, NUMBER, checkouts.get(repository.package))
         yield repository.package, what.documents, [frozenset(one.files) for one in what.questions]
 

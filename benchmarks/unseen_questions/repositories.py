@@ -13,6 +13,8 @@ from unseen_questions.questions import Made, Repository, drawn
 DJANGO = Repository("django", "5.2.6", "django/", frozenset())  # its django/test is what it gives to its users
 SQLALCHEMY = Repository("sqlalchemy", "2.0.43", "lib/")
 SYMPY = Repository("sympy", "1.14.0", "sympy/")
+AIOHTTP = Repository("aiohttp", "3.14.3", "aiohttp/")
+SCRAPY = Repository("scrapy", "2.18.0", "scrapy/")
 REPOSITORIES = (DJANGO, SQLALCHEMY, SYMPY)
 
 
@@ -33,7 +35,7 @@ def made(repository: Repository, number: int, root: Path | None = None) -> Made:
 
 
 def notes(repository: Repository, root: Path) -> Iterator[Note]:
-    """Of the changelogs in its folder `root`; SymPy keeps none there."""
+    """Of the changelogs in its folder `root`. SymPy keeps none there; aiohttp's and Scrapy's code names few tickets."""
     if repository is DJANGO:
         for path in releases(root / "docs" / "releases", "*.txt"):
             yield from django_notes(path.read_text(encoding="utf-8"))
