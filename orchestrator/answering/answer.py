@@ -22,7 +22,7 @@ from orchestrator.answering import report
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
-from orchestrator.answering.keeping import Remembered, SavedTurn, heard, saved
+from orchestrator.answering.keeping import ClosedTurn, Remembered, SavedTurn, heard, saved
 from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.preparing import Preparer
@@ -182,14 +182,8 @@ class Answers:
         assert state.finished is not None
         for permitted in await self._permitted(prepared, state):
             yield permitted
-        citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
-        outdated = await asyncio.to_thread(self._outdated, prepared, citations)
-        turn = saved(prepared, self.preparer.conversations, state.finished, ids)
-        trace = None if prepared.ask.private else uuid.uuid4().hex
-        kept = await self._remembered(prepared, state, turn, trace)
-        answered = await self._departed(
-            prepared, state, self._answered(prepared, state, turn, outdated, citations, trace, kept)
-        )
+        closed = await self._closed(prepared, state, ids)
+        answered = await self._departed(prepared, state, self._answered(prepared, state, closed))
         self._traced(prepared, state, answered)
         yield answered
 
@@ -327,6 +321,17 @@ class Answers:
 
     # -- afterwards
 
+    async def _closed(self, prepared: PreparedQuestion, state: RunState, ids: dict[str, bytes]) -> ClosedTurn:
+        """Its citations checked, the turn saved and remembered. `ids`: of each text that was generated."""
+        assert state.finished is not None
+        citations = citations_of(state.finished.text, sources_of(prepared, state.finished))
+        outdated = await asyncio.to_thread(self._outdated, prepared, citations)
+        turn = saved(prepared, self.preparer.conversations, state.finished, ids)
+        trace = None if prepared.ask.private else uuid.uuid4().hex
+        remembered = await self._remembered(prepared, state, turn, trace)
+        self.preparer.lifecycle.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
+        return ClosedTurn(turn, citations, outdated, trace, remembered)
+
     async def _departed(self, prepared: PreparedQuestion, state: RunState, answered: Answered) -> Answered:
         """With the place where a client's prompt left its last one; without, where the engine has just ended."""
         assert state.finished is not None
@@ -336,18 +341,9 @@ class Answers:
             return answered
         return replace(answered, lore=answered.lore.model_copy(update={"departure": found}))
 
-    def _answered(
-        self,
-        prepared: PreparedQuestion,
-        state: RunState,
-        turn: SavedTurn,
-        outdated: str,
-        citations: tuple[Citation, ...],
-        trace: str | None,
-        kept: Remembered,
-    ) -> Answered:
+    def _answered(self, prepared: PreparedQuestion, state: RunState, closed: ClosedTurn) -> Answered:
         assert state.finished is not None
-        now = time.monotonic()
+        now, remembered = time.monotonic(), closed.remembered
         completions = state.finished.completions
         timings = report.timings(
             completions,
@@ -360,17 +356,16 @@ class Answers:
         )
         reuse = report.true_reuse(state.admitted, completions)
         left = state.admitted.left if state.admitted is not None else 0
-        lore = self._lore(prepared, reuse, left, turn, outdated, kept.fault).model_copy(
+        lore = self._lore(prepared, reuse, left, closed.saved, closed.outdated, remembered.fault).model_copy(
             update={
-                "trace": trace,
+                "trace": closed.trace,
                 "timings": timings,
                 "drafts": report.drafts(completions),
-                "citations": citations,
-                "censored": kept.censored,
-                "noted": kept.noted,
+                "citations": closed.citations,
+                "censored": remembered.censored,
+                "noted": remembered.noted,
             }
         )
-        self.preparer.lifecycle.answered(prepared.floor_key, used_of(citations, prepared.turn.state.evidence))
         return Answered(
             finish_reason=state.finished.finish_reason,
             lore=lore,

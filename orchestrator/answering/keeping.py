@@ -12,7 +12,7 @@ from orchestrator.errors import LoreError
 from orchestrator.karma.learning import HeardTurn
 from orchestrator.karma.records import Kind
 from orchestrator.service import Message, ToolCall
-from orchestrator.wire.answers import CensorMark, NotedMemory
+from orchestrator.wire.answers import CensorMark, Citation, NotedMemory
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,18 @@ class Remembered:
     censored: tuple[CensorMark, ...] = ()
     noted: tuple[NotedMemory, ...] = ()
     fault: str = ""
+
+
+@dataclass(frozen=True)
+class ClosedTurn:
+    """A turn behind its answer's last word. `outdated`: which of the cited files differ on disk, in words; `trace`: the
+    answer's identifier, None for a private one."""
+
+    saved: SavedTurn
+    citations: tuple[Citation, ...]
+    outdated: str
+    trace: str | None
+    remembered: Remembered
 
 
 def saved(
