@@ -20,7 +20,8 @@ from codex.outline.languages import Language, uses_query_of
 from codex.outline.signatures import text_of
 from codex.outline.symbols import MATCHES_IN_PROGRESS, Outline, Symbol, outline, readable, tree_of
 
-FACTS_VERSION = 1  # raise it when the facts of the same text change
+FACTS_VERSION = 2  # raise it when the facts of the same text change
+_HEAD_CHARS = 60  # of a line that sets a variable
 CALL, BASE = "call", "base"
 WHOLE_MODULE, EVERYTHING = "", "*"  # members of a binding
 _RECEIVER = 200  # characters of an expression: a longer one is nobody's name
@@ -269,10 +270,17 @@ def _with_variables(told: FileFacts, text: Sequence[str]) -> tuple[Defined, ...]
             continue
         qualname = f"{holder.qualname}.{one.variable}" if holder is not None else one.variable
         if qualname not in known:
-            head = text[one.line - 1].strip()[:60] if one.line <= len(text) else ""
+            head = _head_of(text[one.line - 1].strip(), one.variable) if one.line <= len(text) else ""
             kind = "variable" if holder is None else "field"
             more.setdefault(qualname, Defined(one.variable, qualname, kind, one.line, one.line, one.line, head))
     return _held(sorted((*told.defined, *more.values()), key=lambda one: (one.start, -one.end)))
+
+
+def _head_of(line: str, name: str) -> str:
+    """How the line begins. One that begins with something else than the name has it behind an ellipsis, as signatures do:
+    of four names that one line sets each row says which it is about."""
+    head = line if len(line) <= _HEAD_CHARS else f"{line[:_HEAD_CHARS].rstrip()}…"
+    return head if head.startswith(name) else f"{head.removesuffix('…')} … {name}"
 
 
 # -- as bytes

@@ -174,6 +174,14 @@ def test_an_outline_has_all_definitions_of_a_file_by_its_path_or_its_end(shop: S
         assert [one.qualified for one in shop.answer("outline", path).symbols] == names
 
 
+def test_each_of_several_variables_that_one_line_sets_says_which_it_is() -> None:
+    line = 'STATUS_VALID, STATUS_MAPPED, STATUS_DEVIATION, STATUS_IGNORED = b"VMDI"'
+    shown = [one.signature for one in index_of({"a.py": f"{line}\n"}).answer("outline", "a.py").symbols]
+    head = line[:60]
+    assert shown[0] == f"{head}…"
+    assert shown[1:] == [f"{head} … {name}" for name in ("STATUS_MAPPED", "STATUS_DEVIATION", "STATUS_IGNORED")]
+
+
 def test_where_nothing_has_a_name_those_like_it_are_named(shop: SymbolIndex) -> None:
     assert shop.answer("definition", "price_off").near == ("price_of",)
     assert shop.answer("callers", "Catr").near == ("Cart",)
