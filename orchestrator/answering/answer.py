@@ -27,7 +27,7 @@ from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.question import PreparedQuestion, SplitMessages, split
-from orchestrator.answering.refusals import refusal_of
+from orchestrator.answering.refusals import refusal_of, ungrounded
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
 from orchestrator.answering.running import job_within, within_window
@@ -384,7 +384,7 @@ class Answers:
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.found.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
         known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.found.recalled.notice)
-        notices = (*known, *prepared.unseen, *further, *prepared.shorter_answer)
+        notices = (*known, *prepared.unseen, ungrounded(prepared), *further, *prepared.shorter_answer)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,

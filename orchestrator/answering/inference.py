@@ -91,7 +91,7 @@ def fault_of(ended: Completion) -> LoreError:
     if ended.reason is Reason.SAMPLING:
         return InvalidRequest(what, "correct that setting")
     if ended.reason is Reason.SCHEMA:
-        return InvalidRequest(what, "simplify the JSON schema")
+        return InvalidRequest(what, "correct or simplify what it names: the JSON schema, or the tool")
     if ended.reason is Reason.DROPPED:
         return CodexDropped(f"{what} while this was answered", "`lore codex list` shows those there are")
     if ended.reason is Reason.TOKENS:  # they would be handed over once more

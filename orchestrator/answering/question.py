@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from formatters.context import AttachmentView, TurnContext
 from orchestrator.answering.client_tools import (
+    ALL_RESULTS,
     answered_calls,
     refuse_strangers,
     results_at_end,
@@ -182,6 +183,8 @@ def split(messages: Sequence[Message]) -> SplitMessages:
     refuse_strangers(others)
     if results := results_at_end(others):
         return SplitMessages("", tuple(others[: -len(results)]), system, results)
+    if others and others[-1].role == "assistant" and others[-1].tool_calls:
+        raise InvalidRequest("messages: no results follow the calls of the last message", ALL_RESULTS)
     if others and others[-1].role == "assistant":
         what = "the last message is the assistant's: an answer that a client begins is not continued here"
         raise InvalidRequest(what, "send a message with role user last")

@@ -32,15 +32,23 @@ def no_room(prepared: PreparedQuestion) -> OverBudget | None:
 
 
 def nothing_found(prepared: PreparedQuestion) -> NotFound | None:
-    """Nothing was found and the floor does not hold the codebase: what a model says then is made up."""
-    codex_state = prepared.codex_state
-    if codex_state is None or prepared.found.gathered.found or not is_ungrounded(prepared):
+    """Nothing was found and the floor does not hold the codebase: what a model says then is made up. Where it may call
+    tools of the client it is asked all the same: they may look elsewhere, and "run the tests" has no word of the code."""
+    said, ask = ungrounded(prepared), prepared.ask
+    if not said or (ask.tools and ask.tool_choice.mode != "none"):
         return None
     return NotFound(
-        f"nothing in {codex_state.name} answers to this question, "
-        f"and only its {codex_state.decision.coverage} is in the prefix",
-        "; ".join(prepared.found.gathered.notices) or "use words of the code, or see what `lore search` finds",
+        said, "; ".join(prepared.found.gathered.notices) or "use words of the code, or see what `lore search` finds"
     )
+
+
+def ungrounded(prepared: PreparedQuestion) -> str:
+    """That the model sees nothing of the codebase that belongs to the question; empty where it sees something."""
+    codex_state = prepared.codex_state
+    if codex_state is None or prepared.found.gathered.found or not is_ungrounded(prepared):
+        return ""
+    coverage = codex_state.decision.coverage
+    return f"nothing in {codex_state.name} answers to this question, and only its {coverage} is in the prefix"
 
 
 def is_ungrounded(prepared: PreparedQuestion) -> bool:

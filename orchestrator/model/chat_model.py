@@ -98,7 +98,7 @@ async def engine_ready(ready: "asyncio.Future[ChatModel]", client: EngineClient)
 def paused(away: Away) -> Paused:
     """For who would not wait until the end of a pause."""
     left = None if away.until is None else max(1.0, away.until - time.time())
-    return Paused(away.words(), "try again after it", retry_after=left)
+    return Paused(away.words(), "ask again when the pause has ended", retry_after=left)
 
 
 def opens_thought(template: ChatTemplate, placement: Placement) -> bool:

@@ -155,7 +155,8 @@ def _only(candidates: Sequence[ReadableCodex]) -> str:
         return names[0]
     if not names:
         raise InvalidRequest("no codex is loaded", "load one with: lore load PATH, or ask the bare model with -c none")
-    raise InvalidRequest("several codices are loaded and none is named", f"name one with -c: {', '.join(names)}")
+    hint = f"name one (-c NAME, or the model lore/NAME): {', '.join(names)}"
+    raise InvalidRequest("several codices are loaded and none is named", hint)
 
 
 _RUN = re.compile(r"[\w./\\-]+")

@@ -13,9 +13,9 @@ from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.machine.yielding import Away, Cause
 from orchestrator.prompt.coverage import Coverage
-from orchestrator.service import Message
+from orchestrator.service import Message, ToolChoice
 from orchestrator.wire.answers import PlanReply
-from orchestrator.wire.requests import AttachedText
+from orchestrator.wire.requests import AttachedText, ToolFunction
 
 
 @pytest.fixture
@@ -40,6 +40,20 @@ def test_a_plan_says_that_asking_is_refused_where_nothing_was_found(house: Any, 
         "not_found",
         f"nothing in demo answers to this question, and only its {coverage} is in the prefix",
     )
+
+
+def test_a_model_that_may_call_tools_of_the_client_is_asked_where_nothing_was_found(house: Any) -> None:
+    found, tools = house(codex=demo(Coverage.MAP)), (ToolFunction(name="run_tests"),)
+    assert found.plan(asking(tools=tools)).refusal is None
+    told = found.ask(asking(tools=tools)).lore.notices
+    assert "nothing in demo answers to this question, and only its map is in the prefix" in told
+
+
+def test_a_plan_says_that_nothing_was_found_where_no_tool_of_the_client_may_be_called(house: Any) -> None:
+    code, _, _ = refused(
+        house(codex=demo(Coverage.MAP)), tools=(ToolFunction(name="a"),), tool_choice=ToolChoice("none")
+    )
+    assert code == "not_found"
 
 
 def test_a_plan_says_that_a_forced_strategy_is_refused_on_this_floor(house: Any) -> None:

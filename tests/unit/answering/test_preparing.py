@@ -19,7 +19,7 @@ from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.gate import relevance
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
-from orchestrator.service import Message, Principal
+from orchestrator.service import Message, Principal, ToolCall
 
 SIZES = CoverageSizes(full=60_000, skeleton=9_000, map=2_000)
 ROOM = FloorRoom(window=131_072, identity=100, kv_tokens=500_000)
@@ -65,6 +65,10 @@ def test_a_sigil_is_who_the_kernel_says() -> None:
         ((), "must be the user's question"),
         ((Message("system", "be short"),), "must be the user's question"),
         ((Message("user", "how?"), Message("assistant", "so")), "an answer that a client begins is not continued"),
+        (
+            (Message("user", "how?"), Message("assistant", "", tool_calls=(ToolCall("c1", "look", "{}"),))),
+            "no results follow the calls of the last message",
+        ),
         ((Message("user", "how?"), Message("tool", "42")), "a result without tool_call_id belongs to no call"),
         ((Message("user", " \n"),), "the question is empty"),
     ],
