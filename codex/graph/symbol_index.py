@@ -35,6 +35,8 @@ _NEAR = 2_000  # files whose names, and names that a wrong one is compared with
 _FUNCTIONS = frozenset({"function", "method"})
 _VALUES = frozenset({"variable", "field", "constant", "key"})
 _LOW = frozenset({"section", "heading", "key", "rule", "element"})  # of texts and data
+_Calls = dict[tuple[Place, Place], list[tuple[int, bool]]]
+"""The lines of calls, each with whether it is certain, by the definition to be shown and the one that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,35 +206,28 @@ class SymbolIndex:
     def _callers(self, places: Sequence[Place]) -> tuple[tuple[FoundSymbol, ...], tuple[str, ...]]:
         """Each definition that calls one of these, with the lines; a module where the call stands in none."""
         wanted = set(places)
-        calls: dict[tuple[Place, Place], list[tuple[int, bool]]] = {}
+        calls: _Calls = {}
         names = {self._facts(path).defined[at].name for path, at in places}
         notices: list[str] = []
         for name in sorted(names):
             for file, use in self._uses(name, CALL, notices):
-                targets = self._resolver.meant(file, use)
-                certain = targets is not None
-                for target in wanted.intersection(self._by_name(name, use) if targets is None else targets):
+                targets, certain = self._targets(file, use, name)
+                for target in wanted.intersection(targets):
                     calls.setdefault(((file.path, scope_of(file, use)), target), []).append((use.line, certain))
-        rows = [
-            self._row(caller, of=self._of_several(target, places), uses=lines)
-            for (caller, target), lines in calls.items()
-        ]
+        rows = self._call_rows(calls, places)
         return tuple(sorted(rows, key=lambda one: (not one.certain, one.path, one.line))), tuple(notices)
 
     def _callees(self, places: Sequence[Place]) -> tuple[tuple[FoundSymbol, ...], tuple[str, ...]]:
         """Each definition of the codex that is called within one of these, with the lines."""
-        calls: dict[tuple[Place, Place], list[tuple[int, bool]]] = {}
+        calls: _Calls = {}
         for place in places:
             file = self._facts(place[0])
             for use in file.uses:
                 if use.kind == CALL and self._within(file, scope_of(file, use), place[1]):
-                    targets = self._resolver.meant(file, use)
-                    for target in self._by_name(use.name, use) if targets is None else targets:
-                        calls.setdefault((target, place), []).append((use.line, targets is not None))
-        rows = [
-            self._row(target, of=self._of_several(place, places), uses=lines)
-            for (target, place), lines in calls.items()
-        ]
+                    targets, certain = self._targets(file, use, use.name)
+                    for target in targets:
+                        calls.setdefault((target, place), []).append((use.line, certain))
+        rows = self._call_rows(calls, places)
         return tuple(sorted(rows, key=lambda one: (not one.certain, one.uses, one.path))), ()
 
     def _implementors(self, places: Sequence[Place]) -> tuple[tuple[FoundSymbol, ...], tuple[str, ...]]:
@@ -260,10 +255,13 @@ class SymbolIndex:
             base = waiting.pop(0)
             name = self._facts(base[0]).defined[base[1]].name
             for file, use in self._uses(name, BASE, notices):
-                targets = self._resolver.meant(file, use)
                 derived = file.path, file.around(use.line)
-                means = base in (self._by_name(name, use) if targets is None else targets)
-                if means and derived[1] >= 0 and derived not in found and derived != root:
+                if (
+                    base in self._targets(file, use, name)[0]
+                    and derived[1] >= 0
+                    and derived not in found
+                    and derived != root
+                ):
                     found[derived] = None
                     waiting.append(derived)
         return list(found)
@@ -292,6 +290,11 @@ class SymbolIndex:
                 waiting += new
         return found
 
+    def _targets(self, file: FileFacts, use: Use, name: str) -> tuple[Sequence[Place], bool]:
+        """What a use of this name means, and whether that is certain."""
+        meant = self._resolver.meant(file, use)
+        return (self._by_name(name, use), False) if meant is None else (meant, True)
+
     def _by_name(self, name: str, use: Use) -> tuple[Place, ...]:
         """What a use may mean of which only the name is known: few definitions of a name that is seldom the same by chance.
         A receiver that is known to be there means a member."""
@@ -316,6 +319,11 @@ class SymbolIndex:
 
     def _shown(self, places: Iterable[Place]) -> tuple[FoundSymbol, ...]:
         return tuple(map(self._row, places))
+
+    def _call_rows(self, calls: _Calls, places: Sequence[Place]) -> list[FoundSymbol]:
+        return [
+            self._row(shown, of=self._of_several(asked, places), uses=lines) for (shown, asked), lines in calls.items()
+        ]
 
     def _row(self, place: Place, *, of: str = "", uses: Sequence[tuple[int, bool]] = ()) -> FoundSymbol:
         path, at = place
