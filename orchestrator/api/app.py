@@ -145,6 +145,7 @@ def create_app(
     app.state.service = service
     app.state.gate = gate
     app.state.queue = QuestionQueue(queue, stopping)
+    app.state.going_on = set()  # sessions, by their user's number and name, in which a response is being made
     app.state.stopping = stopping
     app.state.unknown_model = unknown_model
     app.state.move_volatile = move_volatile

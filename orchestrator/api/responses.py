@@ -83,6 +83,8 @@ async def respond(call: ApiCall, body: ResponseBody) -> ResponseReply | EventStr
     ask = response_ask(await asked(call, chat_request(body)), body, place)
     writer = ResponseWriter(place.id, body)
     events = call.request.app.state.queue.through(call.service.ask(ask))
+    if body.previous_response_id is not None:
+        events = going_on(call, body, (call.principal.uid, place.session), events)
     if not body.stream:
         return await call.while_connected(writer.whole(events))
     return await started(call.request.receive, writer.chunks(events))
@@ -117,6 +119,25 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
         last = f"go on from {session}.{answers}, or send the whole conversation"
         raise PreviousResponseNotFound(f"previous_response_id: its session has {answers} answers by now", last)
     return ResponsePlace(f"{session}.{answers + 1}", session)
+
+
+async def going_on(
+    call: ApiCall, body: ResponseBody, session: tuple[int, str | None], events: AsyncIterator[AskEvent]
+) -> AsyncIterator[AskEvent]:
+    """The events, while no other response goes on in this session: two would have one id. Raises
+    PreviousResponseNotFound before the first of them."""
+    taken: set[tuple[int, str | None]] = call.request.app.state.going_on
+    async with closing(events):
+        if session in taken:
+            what = f"previous_response_id: another response goes on from {body.previous_response_id}"
+            raise PreviousResponseNotFound(what, "send the whole conversation")
+        taken.add(session)
+        try:
+            await place_of(call, body)  # again: another may have gone on from it since, and ended
+            async for event in events:
+                yield event
+        finally:
+            taken.discard(session)
 
 
 def stored(body: ResponseBody) -> bool:

@@ -194,6 +194,17 @@ def test_a_response_that_its_session_has_gone_on_from_is_refused_with_the_last_o
     assert second.id in refused.value.body["hint"]
 
 
+def test_two_responses_at_once_do_not_go_on_from_the_same_one(client, lorekeep):
+    first = create(client, "one")
+    second = create(client, "two", previous_response_id=first.id)
+    with create(client, "forever", previous_response_id=second.id, stream=True) as stream:
+        assert next(iter(stream)).response.id.endswith(".3")
+        lorekeep.service.talks[second.id.rpartition(".")[0]].pop()  # a turn is kept at its end
+        with pytest.raises(openai.BadRequestError, match="another response goes on from") as refused:
+            create(client, "three", previous_response_id=second.id)
+    assert refused.value.code == "previous_response_not_found"
+
+
 def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lorekeep):
     response = create(client, store=False)
     private = create(client, extra_body={"lore": {"record": False}})
