@@ -5,7 +5,7 @@ Text is free until `trigger`. From there the answer is bound, and ends with the 
     I look it up.  <tool_call>  \\n{"name": "  search  ", "arguments": {"query": "x"}}  \\n</tool_call>   end of the answer
     ├─ free ─────┤├─ trigger ─┤├─ name ──────┤        ├─ arguments ──┤              ├─ end of a call ─┤
 
-    begin = <tool_call>\\n{"name": "      before_arguments = ", "arguments": ·       end = }\\n</tool_call>
+    begin = <tool_call>\\n{"name": "      before = ", "arguments": ·       end = }\\n</tool_call>
 
 The answer's text has the control tokens that calls are written with, as they are spelled here, and its ids have them too.
 These values cross to the child process in `Sampling.calls`. The engine reads no template and parses no call.
@@ -49,11 +49,11 @@ class ArgumentForm:
 class CallForm:
     """How a template writes calls, as texts in which control tokens are spelled out:
 
-        begin NAME before_arguments ARGUMENTS end   between   NAME before_arguments ARGUMENTS end   close
+        begin NAME before ARGUMENTS end   between   NAME before ARGUMENTS end   close
 
     `begin` starts with `trigger`: the first text that is a call and nothing else. `between` leads from a call to the name
     of the next one; where it is empty there is one call. `close` follows the last.
-    `form`: None is one JSON object.
+    `style`: None is one JSON object.
 
         Hermes, Qwen    CallForm('<tool_call>', '<tool_call>\\n{"name": "', '", "arguments": ', '}\\n</tool_call>',
                                  '\\n<tool_call>\\n{"name": "')
@@ -62,11 +62,11 @@ class CallForm:
 
     trigger: str
     begin: str
-    before_arguments: str
+    before: str
     end: str
     between: str = ""
     close: str = ""
-    form: ArgumentForm | None = None
+    style: ArgumentForm | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 For two tools, with a control token for a trigger:
 
     start: free (head calls)?            free: (TEXT? <[other control tokens]>)* TEXT?       head: <[7]> "\\n["
-    calls: call (between call)* close    call: "search" before_arguments args_0 end | "read" before_arguments args_1 end
+    calls: call (between call)* close    call: "search" before args_0 end | "read" before args_1 end
 
 Arguments are one JSON object, or written one by one. Those follow one another in the schema's order; `first_1` stands where
 no argument was written before the second, `then_1` where one was:
@@ -110,7 +110,7 @@ def check_rules(rules: ToolRules) -> None:
     form = rules.form
     if not form.trigger or not form.begin.startswith(form.trigger):
         raise SchemaRefused("a call does not begin with its trigger")
-    if form.form is not None and form.form.quote == form.form.end == "":
+    if form.style is not None and form.style.quote == form.style.end == "":
         raise SchemaRefused("nothing says where an argument's text ends")
 
 
@@ -136,8 +136,8 @@ def answer_of(rules: ToolRules, arguments: Sequence[Part], spelling: Spelling, *
 
 def written_with(form: CallForm) -> Iterator[str]:
     """All that its calls are written with."""
-    yield from (form.trigger, form.begin, form.before_arguments, form.end, form.between, form.close)
-    if (one := form.form) is not None:
+    yield from (form.trigger, form.begin, form.before, form.end, form.between, form.close)
+    if (one := form.style) is not None:
         yield from (one.begin, one.equals, one.end, one.between, one.quote or "")
 
 
@@ -165,7 +165,7 @@ def start_of(rules: ToolRules, spelling: Spelling, *, with_schema: bool) -> list
 
 
 def call_of(form: CallForm, name: str, at: int, spelling: Spelling) -> str:
-    return f"call_{at}: {sign(name)} {spelling.lark(form.before_arguments)} args_{at} {spelling.lark(form.end)}"
+    return f"call_{at}: {sign(name)} {spelling.lark(form.before)} args_{at} {spelling.lark(form.end)}"
 
 
 # -- arguments

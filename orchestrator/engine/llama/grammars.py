@@ -126,14 +126,14 @@ class Grammars:
     ) -> Part:
         """Of the tool at this place. `alone`: if it can be compiled by itself. Raises SchemaRefused for a strict one."""
         try:
-            part = arguments_of(at, parameters_of(tool.parameters, strict=tool.strict), form.form, spelling)
+            part = arguments_of(at, parameters_of(tool.parameters, strict=tool.strict), form.style, spelling)
             if alone:
                 self._matcher(grammar_of("\n".join([f"start: args_{at}", TEXT, ANY_NAME, *part.rules]), {}, [part]))
         except (SchemaRefused, *UNFORESEEN) as error:
             if tool.strict:
                 reason = error if isinstance(error, SchemaRefused) else in_words(error)
                 raise SchemaRefused(f"the tool {tool.name}: {reason}") from error
-            return arguments_of(at, ANY_OBJECT, form.form, spelling)
+            return arguments_of(at, ANY_OBJECT, form.style, spelling)
         return part
 
     @cached_property

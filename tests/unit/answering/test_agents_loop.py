@@ -38,7 +38,7 @@ CODE = {"a.py": "def main():\n    return helper()\n\n\ndef helper():\n    return
 FORM = CallForm(
     trigger="<tool_call>",
     begin='<tool_call>{"name": "',
-    before_arguments='", "arguments": ',
+    before='", "arguments": ',
     end="}</tool_call>",
 )
 SYMBOL = {"name": {"enum": ["main", "helper", "nobody"]}, "what": {"enum": ["definition", "callers", "callees"]}}

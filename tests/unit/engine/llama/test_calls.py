@@ -21,7 +21,7 @@ from orchestrator.engine.vocab import Vocabulary
 HERMES = CallForm(
     trigger="<tool_call>",
     begin='<tool_call>\n{"name": "',
-    before_arguments='", "arguments": ',
+    before='", "arguments": ',
     end="}\n</tool_call>",
     between='\n<tool_call>\n{"name": "',
 )
@@ -163,12 +163,12 @@ CODER = CallForm(
     ">\n",
     "</function>\n</tool_call>",
     "\n<tool_call>\n<function=",
-    form=ArgumentForm("<parameter=", ">\n", "\n</parameter>\n", quote=""),
+    style=ArgumentForm("<parameter=", ">\n", "\n</parameter>\n", quote=""),
 )
 WORDS = ("True", "False", "None")
 PYTHONIC = CallForm("[", "[", "(", ")", ", ", "]", ArgumentForm(equals="=", between=", ", words=WORDS))
 MARKED = CallForm(
-    "<|tool_call>", "<|tool_call>call:", "{", "}<tool_call|>", form=ArgumentForm("", ":", "", ",", quote='<|"|>')
+    "<|tool_call>", "<|tool_call>call:", "{", "}<tool_call|>", style=ArgumentForm("", ":", "", ",", quote='<|"|>')
 )
 EDIT = {
     "type": "object",
@@ -245,7 +245,7 @@ def test_a_loose_tool_takes_any_arguments_in_the_same_form(says: Says) -> None:
         (ToolRules(HERMES, TOOLS * 65), "130 tools are offered"),
         (ToolRules(HERMES, (TOOLS[0], TOOLS[0])), "two tools have one name"),
         (ToolRules(HERMES, (OfferedTool('a"b', "{}"),)), "is not made of letters"),
-        (ToolRules(replace(HERMES, form=ArgumentForm(quote="")), TOOLS), "where an argument's text ends"),
+        (ToolRules(replace(HERMES, style=ArgumentForm(quote="")), TOOLS), "where an argument's text ends"),
         (ToolRules(replace(HERMES, begin="[", trigger="<"), TOOLS), "does not begin with its trigger"),
         (ToolRules(HERMES, tuple(OfferedTool(f"t{n}", " " * 40_000) for n in range(7))), "have 280000 bytes"),
     ],
