@@ -48,6 +48,7 @@ _LOCK_FILES = _names("""
     Pipfile.lock uv.lock pdm.lock pixi.lock conda-lock.yml Cargo.lock composer.lock Gemfile.lock go.sum go.work.sum
     flake.lock mix.lock rebar.lock pubspec.lock Podfile.lock Package.resolved packages.lock.json gradle.lockfile
     buildscript-gradle.lockfile MODULE.bazel.lock .terraform.lock.hcl cabal.project.freeze stack.yaml.lock Chart.lock
+    requirements.lock requirements-dev.lock
 """)
 _MINIFIED = re.compile(
     r"([.-]min\.(js|mjs|cjs|css|html))$|\.(bundle|chunk)\.(js|css)$|\.(js|mjs|cjs|css)\.map$", re.IGNORECASE

@@ -68,7 +68,12 @@ PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": F
 
 
 class Group(TyperGroup):
-    """Points from a word that is no command of it to what does that."""
+    """Points from a word that is no command of it to what does that, and lists what each of its commands does, uncut."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, (one.help or "").split("\n\n")[0]) for name, one in commands if one])
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         if args[0] in INSTEAD and self.get_command(ctx, args[0]) is None:

@@ -165,4 +165,6 @@ def none_found(report: Report, what: str, name: str) -> str:
         return f"no {what} of {name} are found ({places})"
     near = report.get("near", ())
     like = f"; like it: {listed(*near)}" if near else ""
-    return f"nothing is named {name}{like}" if what != "outline" else f"no file {name} in this codex{like}"
+    if what == "outline":
+        return f"no file {name} in this codex, or it defines nothing{like}"
+    return f"nothing is named {name}{like}"

@@ -98,7 +98,7 @@ def test_a_symbol_that_is_not_found_ends_with_5_and_names_what_is_like_it(lore, 
     for asked, said in (
         (("search", "--callers", "nothing"), "nothing is named nothing; like it: noting"),
         (("search", "--callers", "idle"), "no callers of idle are found (src/a.py:10 App.run)"),
-        (("codex", "outline", "nothing"), "no file nothing in this codex; like it: noting"),
+        (("codex", "outline", "nothing"), "no file nothing in this codex, or it defines nothing; like it: noting"),
     ):
         done = lore(*asked)
         assert (done.returncode, done.stdout, done.stderr.strip()) == (5, "", said)
@@ -171,6 +171,12 @@ def test_the_caches_have_a_page_and_an_object(lore, lorekeep):
 def test_version_and_help_need_no_daemon(lore):
     assert lore("--version").stdout.startswith("lore ")
     assert "ask" in lore("--help").stdout
+
+
+def test_help_shows_what_each_command_does_uncut(lore):
+    shown = " ".join(lore("--help").stdout.split())
+    assert "Loads directories, files or a git URL under one name, or brings a loaded codex up to date." in shown
+    assert "..." not in shown.split("Commands:")[1]
 
 
 def test_help_tells_which_codex_is_taken_without_a_name(lore):

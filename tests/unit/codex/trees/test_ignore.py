@@ -28,6 +28,7 @@ def selection(*, include: tuple[str, ...] = (), exclude: tuple[str, ...] = (), n
         ("web/node_modules/x/index.js", SkipReason.VENDORED),
         ("x.egg-info/PKG-INFO", SkipReason.VENDORED),
         ("Cargo.lock", SkipReason.LOCK_FILE),
+        ("requirements.lock", SkipReason.LOCK_FILE),
         ("web/package-lock.json", SkipReason.LOCK_FILE),
         ("static/app.min.js", SkipReason.MINIFIED),
         ("static/app.js.map", SkipReason.MINIFIED),
