@@ -212,7 +212,7 @@ def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
     if answer.text and not answer.text[-1].endswith("\n"):
         result("")
     if not "".join(answer.text).strip():
-        note("the model answered nothing")
+        note("the model answered nothing; ask again in other words, best with names that stand in the code")
     if answer.finish_reason == "length":
         note(cut(answer, options.max_tokens))
     if options.session and answer.lore.get("began"):

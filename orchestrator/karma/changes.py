@@ -33,6 +33,7 @@ from orchestrator.wire.memories import MOST_NAME
 
 MOST_TEXT = 64 * 1024  # characters: more is a document, which a codex holds better
 IMPORT = "import"  # the source of what an export brought
+AGENT = "agent"  # the source of what a program proposes over HTTP
 MERGED_WITHIN_S = 48 * 3600.0
 EFFECTIVE_ABOVE, INEFFECTIVE_BELOW = 0.6, 0.4
 ESCALATED_FROM = 5  # triggers

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.karma.censors import Triggered, trigger_of, triggered_by
-from orchestrator.karma.changes import IMPORT, refuse
+from orchestrator.karma.changes import AGENT, IMPORT, refuse
 from orchestrator.karma.figures import DAYS, Growth, figures_of
 from orchestrator.karma.learning import (
     HeardTurn,
@@ -104,7 +104,7 @@ class Memories:
             verbatim=body.verbatim,
             created=body.created,
             evidence=tuple(cited) if body.imported else self.staleness.cited(codex, cited),
-            source=IMPORT if body.imported else "user",
+            source=IMPORT if body.imported else AGENT if body.proposed else "user",
             sigil=sigil,
             confidence=body.confidence,
             domain=body.domain,

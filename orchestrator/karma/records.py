@@ -194,7 +194,7 @@ class MemoryRecord:
     subject, attribute: of a fact: what it is about, as `user` and `style:tone`; of a list's entry `list:NAME`.
     text:        in full, as recorded. `micro` and `summary` were made from it when it was written.
     confidence:  0..1, of who stated it. `trust`: 0..1, moved by ratings and feedback.
-    source:      user, import, or trace:ID.
+    source:      user, import, model, agent (a program that proposed it), or trace:ID.
     suspect:     why, since the code that it is about changed; '' while it did not.
     domain:      of procedures and censors: a path prefix or a tag.
     successor:   of a superseded fact: the id of what replaced it.

@@ -49,6 +49,8 @@ def test_lists_are_chosen_by_kind_codex_and_state(http: httpx2.Client) -> None:
     assert texts(codex="demo") == ["The port is 1."]
     assert texts(codex="none", kind="fact") == ["The port is 2.", "The cache is Redis."]
     assert texts(state="proposed") == texts(review="1") == ["The port is 2."]
+    (proposal,) = http.get("/v1/memories", params={"state": "proposed"}).json()["memories"]
+    assert proposal["source"] == "agent", "who confirms it sees that no person stated it"
 
 
 @pytest.mark.parametrize(
