@@ -4,71 +4,52 @@ A thin client: each call is one request of the daemon's, on a connection of its 
 cancelled closes its connection, and so does a client that leaves; the daemon ends what such a request runs. Nothing is kept
 between calls, so a daemon may start, stop and start again meanwhile.
 
-The protocol is its makers' library (`mcp`), imported when the command runs: both the handshake and the revision without one
-(2026-07-28). What the tools do is in `mcp_tools`.
+The protocol is `mcp_wire`'s. What the tools do is in `mcp_tools`.
 """
 
-import gc
-import logging
 import os
 import select
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
 
-from orchestrator.cli import INTERRUPTED
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.commands import LEFT
-from orchestrator.cli.mcp_tools import INSTRUCTIONS, TOOLS, Said, answer, resource, resources
+from orchestrator.cli.mcp_tools import INSTRUCTIONS, TEMPLATES, TOOLS, AgentTool, answer, resource, resources
+from orchestrator.cli.mcp_wire import BAD_PARAMS, INTERNAL, Connection, Json, Offer, Refused, Said
 from orchestrator.wire import faults
 from orchestrator.wire.places import VERSION
 
-if TYPE_CHECKING:
-    from mcp import types
-    from mcp.server.context import ServerRequestContext
-    from mcp.server.lowlevel import Server
-
-    Context = ServerRequestContext[Any]
-
-T = TypeVar("T")
 PLAIN = "text/plain"
 Codex = Annotated[str | None, given.option("-c, --codex NAME", f"for calls that name none: {given.WHICH}")]
 
 
 def mcp(codex: Codex = None, socket: given.Socket = None) -> None:
     """Serves other agents on standard input and output, by the Model Context Protocol."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # a thread waits for input: nothing else ends that
-    gc.disable()  # the library makes 116,000 objects that stay: looking through them is a fifth of its import
-    import anyio
-    from mcp.server.stdio import stdio_server
-
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="lore mcp: %(message)s")
-    server = Agents(socket, codex).server()
-    gc.freeze()
-    gc.enable()
-
-    async def serve() -> None:
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-
-    Thread(target=leave_with_reader, args=(os.dup(sys.stdout.fileno()),), daemon=True).start()
-    try:
-        anyio.run(serve)
-    except* ConnectionError:  # the same, noticed by a write
-        os._exit(LEFT)
+    output = sys.stdout.fileno()
+    Thread(target=leave_with_reader, args=(output,), daemon=True).start()
+    Connection(Agents(socket, codex).offer(), partial(write, output)).serve(sys.stdin.buffer)
 
 
 def leave_with_reader(output: int) -> None:
-    """Ends the process when nobody reads its output any more: the library would wait for a next line of its input."""
+    """Ends the process when nobody reads its output any more, though its input is open."""
     watched = select.poll()
     watched.register(output, 0)  # errors and hang-ups are always told
     watched.poll()
     os._exit(LEFT)
+
+
+def write(output: int, line: bytes) -> None:
+    """Without a buffer: its lock, held by a thread that waits for a reader, would keep Python from ending."""
+    rest = memoryview(line)
+    try:
+        while rest:
+            rest = rest[os.write(output, rest) :]
+    except ConnectionError:  # the same as above, noticed here
+        os._exit(LEFT)
 
 
 class Agents:
@@ -78,123 +59,100 @@ class Agents:
         self.socket = socket
         self.codex = codex
 
-    def server(self) -> "Server":
-        from mcp.server.lowlevel import Server
+    def offer(self) -> Offer:
+        fixed = {
+            "tools/list": {"tools": [listed(tool) for tool in TOOLS.values()]},
+            "resources/templates/list": {"resourceTemplates": [{**one, "mimeType": PLAIN} for one in TEMPLATES]},
+        }
+        works = {
+            "tools/call": self.call_tool,
+            "resources/list": self.list_resources,
+            "resources/read": self.read_resource,
+        }
+        return Offer("lorekeep", VERSION, INSTRUCTIONS, fixed, works)
 
-        return Server(
-            "lorekeep",
-            version=VERSION,
-            instructions=INSTRUCTIONS,
-            on_list_tools=self.list_tools,
-            on_call_tool=self.call_tool,
-            on_list_resources=self.list_resources,
-            on_read_resource=self.read_resource,
-        )
-
-    async def list_tools(self, _: "Context", __: Any) -> "types.ListToolsResult":
-        from mcp import types
-
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=tool.says,
-                    input_schema=tool.schema,
-                    annotations=None if tool.changes else types.ToolAnnotations(read_only_hint=True),
-                )
-                for tool in TOOLS.values()
-            ]
-        )
-
-    async def call_tool(self, context: "Context", asked: "types.CallToolRequestParams") -> "types.CallToolResult":
+    def call_tool(self, params: Json, said: Said) -> "DaemonCall":
         """A fault is the tool's answer, with what to do: an agent reads that, and shows a protocol's error to nobody."""
-        from mcp import types
-        from mcp.shared.exceptions import MCPError
-
-        tool = TOOLS.get(asked.name)
+        tool = TOOLS.get(text_of(params, "name"))
+        arguments = params.get("arguments")
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"no tool {asked.name!r}; there are {', '.join(TOOLS)}")
-        try:
-            text = await self.asked(
-                lambda daemon: answer(tool, daemon, asked.arguments or {}, self.codex, reports_to(context))
-            )
-        except Failure as failure:
-            return types.CallToolResult(content=[types.TextContent(text=words_of(failure))], is_error=True)
-        return types.CallToolResult(content=[types.TextContent(text=text)])
+            raise Refused(BAD_PARAMS, f"no tool {params['name']!r}; there are {', '.join(TOOLS)}")
+        if not isinstance(arguments, dict | None):
+            raise Refused(BAD_PARAMS, "arguments is no object")
 
-    async def list_resources(self, _: "Context", __: Any) -> "types.ListResourcesResult":
-        from mcp import types
+        def ask(daemon: Daemon) -> Json:
+            return said_by_tool(answer(tool, daemon, arguments or {}, self.codex, said))
 
-        with told():
-            found = await self.asked(resources)
-        listed = [types.Resource(uri=one.uri, name=one.name, description=one.says, mime_type=PLAIN) for one in found]
-        return types.ListResourcesResult(resources=listed)
+        return DaemonCall(self.socket, ask, lambda failure: said_by_tool(words_of(failure), wrong=True))
 
-    async def read_resource(self, _: "Context", asked: "types.ReadResourceRequestParams") -> "types.ReadResourceResult":
-        from mcp import types
+    def list_resources(self, _: Json, __: Said) -> "DaemonCall":
+        def ask(daemon: Daemon) -> Json:
+            found = resources(daemon)
+            return {
+                "resources": [
+                    {"uri": one.uri, "name": one.name, "description": one.says, "mimeType": PLAIN} for one in found
+                ]
+            }
 
-        with told():
-            text = await self.asked(lambda daemon: resource(daemon, asked.uri))
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=asked.uri, mime_type=PLAIN, text=text)]
-        )
+        return DaemonCall(self.socket, ask, refuse)
 
-    async def asked(self, ask: Callable[[Daemon], T]) -> T:
-        """What `ask` gives, in a thread; when this is cancelled the daemon's request ends. Raises Failure."""
-        import anyio.to_thread
+    def read_resource(self, params: Json, _: Said) -> "DaemonCall":
+        uri = text_of(params, "uri")
 
-        call = DaemonCall(self.socket)
-        try:
-            return await anyio.to_thread.run_sync(partial(call.run, ask), abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            call.leave()
-            raise
+        def ask(daemon: Daemon) -> Json:
+            return {"contents": [{"uri": uri, "mimeType": PLAIN, "text": resource(daemon, uri)}]}
+
+        return DaemonCall(self.socket, ask, refuse)
+
+
+def listed(tool: AgentTool) -> Json:
+    hints = {} if tool.changes else {"annotations": {"readOnlyHint": True}}
+    return {"name": tool.name, "description": tool.says, "inputSchema": tool.schema, **hints}
+
+
+def text_of(params: Json, name: str) -> str:
+    found = params.get(name)
+    if not isinstance(found, str):
+        raise Refused(BAD_PARAMS, f"{name} is no string")
+    return found
+
+
+def said_by_tool(text: str, *, wrong: bool = False) -> Json:
+    return {"content": [{"type": "text", "text": text}], "isError": wrong}
+
+
+def refuse(failure: Failure) -> Json:
+    """A fault as the protocol's error: a resource has no other place for it."""
+    missing = failure.status == faults.NOT_FOUND
+    raise Refused(BAD_PARAMS if missing else INTERNAL, words_of(failure)) from failure
 
 
 class DaemonCall:
-    """One request of the daemon's, from a thread; another may leave it at any moment."""
+    """One request of the daemon's, from a thread; another may leave it at any moment. `failed`: the result of a fault."""
 
-    def __init__(self, socket: str | None) -> None:
+    def __init__(self, socket: str | None, ask: Callable[[Daemon], Json], failed: Callable[[Failure], Json]) -> None:
         self._socket = socket
+        self._ask = ask
+        self._failed = failed
         self._daemon: Daemon | None = None
         self._left = False
 
-    def run(self, ask: Callable[[Daemon], T]) -> T:
-        self._daemon = Daemon(self._socket)
-        if self._left:  # while it connected
-            self._daemon.leave()
+    def run(self) -> Json:
         try:
-            return ask(self._daemon)
-        finally:
-            self._daemon.connection.close()
+            self._daemon = Daemon(self._socket)
+            if self._left:  # while it connected
+                self._daemon.leave()
+            try:
+                return self._ask(self._daemon)
+            finally:
+                self._daemon.connection.close()
+        except Failure as failure:
+            return self._failed(failure)
 
     def leave(self) -> None:
         self._left = True
         if self._daemon is not None:
             self._daemon.leave()
-
-
-@contextmanager
-def told() -> Iterator[None]:
-    """A fault as the protocol's error: a resource has no other place for it."""
-    from mcp import types
-    from mcp.shared.exceptions import MCPError
-
-    try:
-        yield
-    except Failure as failure:
-        missing = failure.status == faults.NOT_FOUND
-        raise MCPError(types.INVALID_PARAMS if missing else types.INTERNAL_ERROR, words_of(failure)) from failure
-
-
-def reports_to(context: "Context") -> Said:
-    """Progress from a thread to the agent; it goes nowhere where the agent did not ask for it."""
-    from anyio.from_thread import run
-
-    def said(done: float, total: float | None, words: str) -> None:
-        run(context.session.report_progress, done, total, words)
-
-    return said
 
 
 def words_of(failure: Failure) -> str:

@@ -35,6 +35,7 @@ from orchestrator.cli.ask import (
 )
 from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.codex import summary, taken_in
+from orchestrator.cli.mcp_wire import Said
 from orchestrator.cli.memory import cited
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.search import hit_text, how_many_hold, none_found, several_meant, symbol_text
@@ -50,7 +51,10 @@ INSTRUCTIONS = (
 )
 CODICES, MAP = "lore://codices/", "/map"
 Arguments = Mapping[str, Any]
-Said = Callable[[float, float | None, str], None]  # done, of how many (None: not known), in words
+TEMPLATES = (
+    {"uriTemplate": f"{CODICES}{{name}}", "name": "codex", "description": "what a codex is, how current"},
+    {"uriTemplate": f"{CODICES}{{name}}{MAP}", "name": "map", "description": "a line for each of its files"},
+)
 
 TEXT, COUNT = {"type": "string"}, {"type": "integer"}
 KINDS = {"string": str, "integer": int, "boolean": bool, "array": list}  # how JSON's types come
@@ -82,7 +86,7 @@ def answer(tool: AgentTool, daemon: Daemon, arguments: Arguments, codex: str | N
     if tool.needs not in given:
         raise Failure(faults.USAGE, f"{tool.name} needs {tool.needs}")
     for name, value in given.items():
-        if not isinstance(value, KINDS[tool.takes[name]["type"]]):
+        if type(value) is not KINDS[tool.takes[name]["type"]]:  # not isinstance: True is an int for Python
             raise Failure(faults.USAGE, f"{tool.name}: {name} is no {tool.takes[name]['type']}")
     return cut(tool.run(daemon, {"codex": codex, **given}, said))
 

@@ -45,6 +45,8 @@ def test_an_agent_finds_out_what_there_is_asks_about_it_and_remembers(house, rev
             assert [one.name for one in (await client.list_tools()).tools][:3] == ["ask", "search", "symbol"]
             codex, lines = (await client.list_resources()).resources
             assert "3 files" in (await client.read_resource(codex.uri)).contents[0].text
+            made = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
+            assert [one.format(name=codex.name) for one in made] == [codex.uri, lines.uri]
             assert "zebra.py: " in (await client.read_resource(lines.uri)).contents[0].text
 
             answer = told(await client.call_tool("ask", {"question": question("zebra"), "max_tokens": 10}))

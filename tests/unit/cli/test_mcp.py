@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.served import Served, served
 from support.vocabularies import vocabulary_model
 from support.waiting import SOON
 
+from orchestrator.cli import INTERRUPTED
 from orchestrator.cli.mcp_tools import INSTRUCTIONS, MOST, TOOLS, GrowingProgress, cut
 from orchestrator.engine.vocab import Vocabulary
 
@@ -184,6 +186,7 @@ def test_the_codex_of_the_command_is_meant_where_a_call_names_none(lorekeep):
         ("ask", {"prompt": "x"}, "ask has no prompt\nit takes question, codex, session, max_tokens"),
         ("ask", {}, "ask needs question"),
         ("search", {"query": 3}, "search: query is no string"),
+        ("search", {"query": "x", "n": True}, "search: n is no integer"),
         ("symbol", {"name": "x", "what": "colour"}, "what: "),
         ("search", {"query": "x", "n": 5000}, "n: "),
         ("read", {"path": "/etc/passwd"}, "is no file of this codex\nthere are: src/a.py"),
@@ -222,6 +225,12 @@ def test_the_codices_are_resources_that_say_what_they_hold(agent):
     (read,) = agent.ask("resources/read", uri=listed["uri"])["result"]["contents"]
     assert read["uri"] == listed["uri"]
     assert read["text"].startswith("demo: ")
+
+
+def test_the_templates_of_resources_make_the_uris_that_are_listed(agent):
+    templates = agent.ask("resources/templates/list")["result"]["resourceTemplates"]
+    listed = agent.ask("resources/list")["result"]["resources"]
+    assert [one["uriTemplate"].format(name="demo") for one in templates] == [one["uri"] for one in listed]
 
 
 NO_RESOURCES = ("nobody", "nobody/map", "", "/map", "a/../demo", "demo/", "demo/map/", "demo%2Fmap")
@@ -287,11 +296,31 @@ def test_a_client_that_vanishes_ends_the_command_and_what_the_daemon_ran_for_it(
     assert "Traceback" not in agent.process.stderr.read()
 
 
+def test_what_was_asked_before_the_input_ended_is_answered(lorekeep):
+    agent = Agent(lorekeep.renew().socket)
+    agent.begin()
+    number = agent.send("tools/call", name="search", arguments={"query": "run"})
+    agent.process.stdin.close()
+    assert agent.reply(number)["result"]["isError"] is False
+    assert agent.end() == 0
+
+
+def test_ctrl_c_ends_the_command_at_once_as_it_ends_all_others(lorekeep):
+    agent = Agent(lorekeep.renew().socket)
+    agent.begin()
+    agent.send("tools/call", name="ask", arguments={"question": "forever"})
+    lorekeep.wait_for(lorekeep.service.begun)
+    agent.process.send_signal(signal.SIGINT)
+    assert agent.process.wait(SOON) == INTERRUPTED
+    assert agent.process.stderr.read() == ""
+
+
 def test_a_client_that_reads_no_more_ends_the_command_quietly_though_it_keeps_the_other_half_open(lorekeep):
     agent = Agent(lorekeep.renew().socket)
     agent.begin()
     agent.process.stdout.close()
-    agent.send("tools/call", name="search", arguments={"query": "x"})
+    with suppress(BrokenPipeError):  # it may have ended already: it waits for no further line
+        agent.send("tools/call", name="search", arguments={"query": "x"})
     assert agent.process.wait(SOON) == 128 + signal.SIGPIPE
     assert agent.process.stderr.read() == ""
 
