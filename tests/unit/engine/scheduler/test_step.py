@@ -43,6 +43,7 @@ CODE = "".join(
     f"def area_{name}(width, height, depth, unit): return convert(width * height * depth + {name}, unit)\n"
     for name in range(40)
 )
+SHORT = CODE[:300]  # where the prompt does not matter: the model needs seconds for the whole of it
 BATCH = 512
 GREEDY = Sampling()
 ASKED = "\nWhat does area_17 return?\ndef area_17(width, height, depth"
@@ -225,7 +226,7 @@ CALLING = ToolRules(HERMES, (OfferedTool("compute_the_area", json.dumps(AREA)),)
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_what_a_grammar_forces_is_computed_in_one_step_and_is_the_same(noise: LlamaBackend, temperature: float) -> None:
-    floor, tail = noise.encode([CODE, ASKED], control=False)
+    floor, tail = noise.encode([SHORT, ASKED], control=False)
     sampling = Sampling(temperature=temperature, seed=3, calls=CALLING)
     plain, forced = (Asked(noise, floor, tail, drafts=drafts, most=80, sampling=sampling) for drafts in (False, True))
     call = json.loads(plain.text.removeprefix("<call>\n").removesuffix("\n</call>"))
@@ -238,7 +239,7 @@ def test_what_a_grammar_forces_is_computed_in_one_step_and_is_the_same(noise: Ll
 
 
 def test_a_forced_text_ends_with_the_tokens_that_were_asked_for(noise: LlamaBackend) -> None:
-    floor, tail = noise.encode([CODE, ASKED], control=False)
+    floor, tail = noise.encode([SHORT, ASKED], control=False)
     for most in range(1, 12):
         asked = Asked(noise, floor, tail, drafts=True, most=most, sampling=Sampling(calls=CALLING))
         assert (len(asked.ids), asked.end.generated) == (most, most)
