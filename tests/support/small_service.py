@@ -10,7 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
@@ -126,9 +126,19 @@ REFUSALS = {
 }
 
 
+FOLDERS = TemporaryDirectory(
+    prefix="lore-small-", ignore_cleanup_errors=True
+)  # goes when the process of the tests ends
+
+
+def own_folder() -> Path:
+    """A new one."""
+    return Path(mkdtemp(dir=FOLDERS.name))
+
+
 def small_memories() -> Memories:
     """In a file of their own; no codex has a file that they could cite."""
-    store = MemoryStore(Path(mkdtemp()) / "memories.sqlite3")
+    store = MemoryStore(own_folder() / "memories.sqlite3")
     return Memories(store, Staleness(store, lambda codex, path: None))
 
 
@@ -150,7 +160,7 @@ class SmallService:
     shorter: str = ""
     texts: dict[str, str] = field(default_factory=lambda: {"lorekeep": "You answer.\n"})
     kept: Memories = field(default_factory=lambda: small_memories())
-    traced: TraceStore = field(default_factory=lambda: TraceStore(Path(mkdtemp()) / "traces.sqlite3", 30, 10**9))
+    traced: TraceStore = field(default_factory=lambda: TraceStore(own_folder() / "traces.sqlite3", 30, 10**9))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
-from tempfile import mkdtemp
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.small_service import own_folder
 
 from codex.catalog.databases import open_database
 from orchestrator.karma.figures import (
@@ -223,7 +223,7 @@ COUNTS = st.builds(TurnCounts, *[st.integers(0, 50)] * 4, st.just(0.5), *[st.int
 def test_the_sum_of_turns_is_what_was_counted_turn_by_turn(turns: list[TurnCounts]) -> None:
     """In whatever days of the last thirty they were."""
     clock = Clock()
-    store = MemoryStore(Path(mkdtemp()) / "memories.sqlite3", clock)
+    store = MemoryStore(own_folder() / "memories.sqlite3", clock)
     for one in turns:
         store.shown(ME, {}, counts=one)
         clock.now += DAY_S
