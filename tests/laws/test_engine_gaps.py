@@ -113,6 +113,7 @@ class Gated(FakeBackend):
         self.info = replace(self.info, kv_bytes_per_token=1 << 17)
         self.gate, self.at_once, self.refused = threading.Event(), 512, refused
         self.tried = list[str]()  # the threads of large contexts that were refused
+        self.refusal = threading.Event()  # there was one since somebody looked
 
     def open(self, cells: int, sequences: int) -> FakeMemory:
         if cells > self.at_once and threading.current_thread() is not threading.main_thread():
@@ -120,6 +121,7 @@ class Gated(FakeBackend):
             self.refused -= 1
             if self.refused >= 0:
                 self.tried.append(threading.current_thread().name.partition("_")[0])
+                self.refusal.set()
                 raise BackendError("no memory")
         return super().open(cells, sequences)
 
@@ -175,6 +177,10 @@ def test_who_needs_the_room_of_a_context_whose_ticket_was_cancelled_gets_it() ->
 def test_a_ticket_for_which_there_is_no_memory_fails_alone_and_no_answer_waits_for_its_second_try() -> None:
     machine = beside_an_opening(backend := Gated(refused=2))
     backend.gate.set()
+    while len(backend.tried) < 2:  # the answer must not end before: what nobody waits beside is opened at once
+        backend.refusal.wait(0.01)
+        backend.refusal.clear()
+        machine.round()
     machine.finish()
     outcomes = {ticket: machine.ends[ticket][0].outcome for ticket in (1, 2)}
     assert outcomes == {1: Outcome.DONE, 2: Outcome.FAILED}
