@@ -383,8 +383,9 @@ class Answers:
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.found.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
-        known = (*prepared.ask.notices, prepared.choice, prepared.served.notice, prepared.found.recalled.notice)
-        notices = (*known, *prepared.unseen, ungrounded(prepared), *further, *prepared.shorter_answer)
+        lasting = (prepared.choice, prepared.served.notice, prepared.found.recalled.notice, prepared.behind)
+        own = (ungrounded(prepared), *further, *prepared.shorter_answer)
+        notices = (*prepared.ask.notices, *lasting[:-1], *prepared.unseen, *own)
         return Lore(
             session=turn.session.name if turn.session else None,
             began=turn.began,
@@ -392,6 +393,7 @@ class Answers:
             model=self.model_name,
             notice=self.notice,
             notices=tuple(dict.fromkeys(filter(None, notices))),
+            lasting=tuple(one for one in dict.fromkeys(lasting) if one and one in notices),
             identity=prepared.served.state(),
             codex=codex_state.in_answer(indexing=prepared.indexing) if codex_state else None,
             strategy=report.strategy_state(prepared.found.decision, prompt.tokens + prepared.promised),

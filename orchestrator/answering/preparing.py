@@ -366,7 +366,8 @@ class Preparer:
         self, asked: AskedQuestion, within: Governed, found: TurnFindings, cut: tuple[str, ...]
     ) -> PreparedQuestion:
         fresh = self.fresh(asked.codex_state.name) if asked.codex_state is not None else None
-        unseen = not_seen(fresh.unseen if fresh is not None else "", found.gathered)
+        behind = fresh.unseen if fresh is not None else ""
+        unseen = not_seen(behind, found.gathered)
         if self.gate_rules is not None and (many := crowd(found.relevance, within.composed, self.gate_rules.most)):
             log.warning("a prompt has %d parts, more than most_nodes allows: %s", len(many), ", ".join(many))
         held = replace(found.recalled, karma=found.recalled.karma.held(within.turn.karma))
@@ -376,6 +377,7 @@ class Preparer:
             found=replace(found, recalled=held),
             job=self._job(asked, within.composed),
             unseen=unseen,
+            behind=behind,
             indexing=fresh is not None and fresh.is_behind,
             assemble_ms=(time.monotonic() - asked.began) * 1000,
             cut=cut,

@@ -127,12 +127,13 @@ class TurnFindings:
 @dataclass(frozen=True)
 class PreparedQuestion(AskedQuestion):
     """One question, ready to be inferred. `unseen`: what the answer may not know of the codex; among the actions too.
-    `cut`: results of the client's tools."""
+    `behind`: of that what holds for the next question too. `cut`: results of the client's tools."""
 
     within: Governed
     found: TurnFindings
     job: InferenceJob
     unseen: tuple[str, ...]
+    behind: str
     indexing: bool
     assemble_ms: float
     cut: tuple[str, ...]

@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from inspect import Parameter
@@ -217,9 +217,13 @@ def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
         note(cut(answer, options.max_tokens))
     if options.session and answer.lore.get("began"):
         note(began(options.session, session_names(socket)))
-    notice = notice_of(answer.lore)
-    for line in answer_footer(answer.lore, known=bool(notice) and not first_time(notice)):
+    for line in answer_footer(answer.lore, seen_here(answer.lore)):
         note(line)
+
+
+def seen_here(lore: dict[str, Any]) -> frozenset[str]:
+    """Of what tells how things stand, what this terminal has shown before; the rest is marked as shown."""
+    return frozenset(one for one in (notice_of(lore), *lore.get("lasting", ())) if one and not first_time(one))
 
 
 def cut(answer: Answer, allowed: int) -> str:
@@ -338,15 +342,19 @@ def working_directory() -> str:
 # ---- the lines under the answer; pure --------------------------------------------------------------------------------
 
 
-def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
-    """From an answer's lore object; what is missing in it is left out. `known`: who reads has read the model's notice, so
-    that its name is enough."""
+def answer_footer(lore: dict[str, Any], seen: Collection[str] = ()) -> list[str]:
+    """From an answer's lore object; what is missing in it is left out. Notices that who reads has `seen` are counted; of
+    the model's its name is enough."""
     if not lore:
         return []
     notice = notice_of(lore)
-    model = str(lore.get("model", "")) if notice and known else ""
+    known = bool(notice) and notice in seen
+    model = str(lore.get("model", "")) if known else ""
+    told = dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
+    before = sum(one in seen for one in told)
+    as_before = f"{plural(before, 'notice')} as before" if before else ""
     strategy = strategy_part(lore.get("strategy", {})) if lore.get("codex") else ""  # without one there is none to take
-    parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model]
+    parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model, as_before]
     lines = [" · ".join(part for part in parts if part)]
     if lore.get("not_kept"):
         lines.append(f"this turn was not saved: {lore['not_kept']}")
@@ -355,7 +363,7 @@ def answer_footer(lore: dict[str, Any], *, known: bool = False) -> list[str]:
     lines += censored_lines(lore.get("censored", ()))
     lines += noted_lines(lore.get("noted", ()))
     lines += citation_lines(lore.get("citations", ()))
-    lines += dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
+    lines += [one for one in told if one not in seen]
     return [*lines, notice] if notice and not known else lines
 
 

@@ -173,6 +173,9 @@ class QuestionReport(ReplyShape):
     model: str = Field("", description="as the settings name it")
     notice: str = Field("", description="what must be known of the model, such as that none was configured")
     notices: tuple[str, ...] = Field((), description="what has no effect yet, and what the answer may not have seen")
+    lasting: tuple[str, ...] = Field(
+        (), description="those of the notices that tell how things stand: a client may show each of them once"
+    )
     identity: IdentityState | None = Field(None, description="the identity; none from an older daemon")
     codex: CodexInAnswer | None = Field(None, description="none: the bare model answers")
     strategy: StrategyState = Field(description="how the codex reaches the model")

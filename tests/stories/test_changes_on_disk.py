@@ -117,6 +117,7 @@ def test_a_codex_that_is_not_followed_says_so_and_which_files_differ_until_it_is
     assert answer["answer"].strip().startswith("1111222")
     differs = "1 file that is shown differs on disk: badger.py"
     assert [left_alone(notice) or notice == differs for notice in answer["lore"]["notices"]] == [True, True]
+    assert [left_alone(notice) for notice in answer["lore"]["lasting"]] == [True]
     found = house.lore("search", "access code", "-c", "still")
     assert "1111222" in found.stdout
     assert differs in found.stderr

@@ -56,6 +56,13 @@ def test_the_footer_says_what_it_knows_and_no_more():
     assert answer_footer(noticed)[-1] == "no GPU support in this build"
 
 
+def test_the_footer_counts_notices_that_were_read_and_always_shows_those_of_this_answer_alone():
+    lore = {"prompt": {}, "notices": ["nothing in demo answers to this", "demo: not followed"]}
+    first, again = answer_footer(lore), answer_footer(lore, {"demo: not followed"})
+    assert first[1:] == ["nothing in demo answers to this", "demo: not followed"]
+    assert again == [f"{first[0]} · 1 notice as before", "nothing in demo answers to this"]
+
+
 def test_the_footer_says_what_a_first_token_waited_for_where_that_took_seconds():
     def first(**timings):
         return answer_footer({"prompt": {}, "timings": timings})[0].rpartition(" · ")[2]
