@@ -561,8 +561,8 @@ class Program:
 
     # -- traces
 
-    async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
-        return await self.traces_kept.run(lambda store: store.all_of(principal.uid, most))
+    async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
+        return await self.traces_kept.run(lambda store: store.all_of(principal.uid, most, before))
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
         return await self.traces_kept.run(lambda store: store.get(principal.uid, name, prompt=prompt))

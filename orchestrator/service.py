@@ -296,8 +296,9 @@ class Service(Protocol):
         """How well the asking user's memories work."""
         ...
 
-    async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
-        """The asking user's, the newest first. No method gives another user's."""
+    async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
+        """The asking user's, the newest first; those older than the trace `before`. No method gives another user's. Raises
+        NotFound for an unknown `before`."""
         ...
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport: ...

@@ -105,13 +105,19 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE INDEX traces_by_session ON traces (uid, session, number);
     """,
+    """
+    ALTER TABLE traces ADD COLUMN tokens INTEGER;
+    ALTER TABLE traces ADD COLUMN cached INTEGER;
+    ALTER TABLE traces ADD COLUMN strategy TEXT;
+    """,
 )
 FIGURES = """
-SELECT variant, rule, node, strength, count(*), sum(recovered), sum(tokens * (1 - recovered)), sum(regretted <> '')
+SELECT variant, rule, node, strength, count(*), sum(recovered), sum(firings.tokens * (1 - recovered)), sum(regretted <> '')
 FROM firings JOIN traces ON traces.number = trace WHERE uid = ?
 GROUP BY variant, rule, node, strength ORDER BY variant, count(*) DESC, rule, node
 """
-ROW = "id, created, codex, session, title, vote"
+ROW = "id, created, codex, session, title, vote, tokens, cached, strategy"
+MOST_NUMBER = 2**63 - 1  # above any row's
 
 
 @dataclass(frozen=True)
@@ -171,11 +177,12 @@ class TraceStore:
             )
             asked_again(database, turn, self.clock() - AGAIN_S)
             number = database.execute(
-                "INSERT INTO traces (id, uid, codex, session, title, created, size, said, prompt)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO traces (id, uid, codex, session, title, created, size, said, prompt, tokens, cached, strategy)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(turn.id, turn.uid, turn.codex, turn.lore.session, title_of(turn.question), self.clock()),
                     *(size, said, b"".join(chunk.digest for chunk in ordered)),
+                    *(turn.lore.prompt.tokens, turn.lore.prompt.cached, turn.lore.strategy.name),
                 ),
             ).lastrowid
             database.executemany(
@@ -228,10 +235,11 @@ class TraceStore:
         """Bytes of all traces with their texts, compressed."""
         return int(self._read("SELECT bytes FROM held")[0][0])
 
-    def all_of(self, uid: int, most: int) -> list[TraceRow]:
-        """This user's, the newest first."""
-        query = f"SELECT {ROW} FROM traces WHERE uid = ? ORDER BY number DESC LIMIT ?"  # noqa: S608 - our own columns
-        return [_row(*values) for values in self._read(query, uid, most)]
+    def all_of(self, uid: int, most: int, before: str | None = None) -> list[TraceRow]:
+        """This user's, the newest first; those older than the trace `before`. Raises NotFound for an unknown one."""
+        end = MOST_NUMBER if before is None else self._found(uid, before)[0]
+        query = f"SELECT {ROW} FROM traces WHERE uid = ? AND number < ? ORDER BY number DESC LIMIT ?"  # noqa: S608 - ours
+        return [_row(*values) for values in self._read(query, uid, end, most)]
 
     def get(self, uid: int, name: str, *, prompt: bool = False) -> TraceReport:
         """By its id, the beginning of it, or `last`. Raises NotFound."""

@@ -8,13 +8,15 @@ MOST = 1000
 USUAL = 20
 
 
-@route("GET", "/v1/traces", "query")
+@route("GET", "/v1/traces", "query", faults=("not_found",))
 async def traces(call: ApiCall) -> TraceRows:
-    """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20)."""
+    """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20); `?before=`: only those
+    that are older than this one, which is named as a single one is."""
     given = call.request.query_params.get("n", str(USUAL))
     if not given.isdecimal() or not 1 <= int(given) <= MOST:
         raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST:,}", f"leave it out for {USUAL}")
-    return TraceRows(traces=tuple(await call.service.traces(call.principal, int(given))))
+    before = call.request.query_params.get("before")
+    return TraceRows(traces=tuple(await call.service.traces(call.principal, int(given), before)))
 
 
 @route("GET", "/v1/traces/{name}", "query", faults=("not_found",))

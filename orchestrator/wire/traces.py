@@ -19,6 +19,9 @@ class TraceRow(ReplyShape):
     session: str | None = Field(description="its conversation, by the name that it had then")
     title: str = Field(description="the beginning of the question")
     vote: Vote | None = Field(description="yours; none: not given")
+    tokens: int | None = Field(description="of its prompt; none: an older version traced it")
+    cached: int | None = Field(description="of these: needed no computing; none: an older version traced it")
+    strategy: str | None = Field(description="that was chosen for it; none: an older version traced it")
 
 
 class TraceRows(ReplyShape):

@@ -393,8 +393,8 @@ class SmallService:
     async def memory_stats(self, principal: Principal) -> MemoryStats:
         return self.kept.figures(principal.uid)
 
-    async def traces(self, principal: Principal, most: int) -> list[TraceRow]:
-        return self.traced.all_of(principal.uid, most)
+    async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
+        return self.traced.all_of(principal.uid, most, before)
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
         return self.traced.get(principal.uid, name, prompt=prompt)

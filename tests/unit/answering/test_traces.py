@@ -48,6 +48,33 @@ def names(store: TraceStore, uid: int = 1000) -> list[str]:
     return [one.id for one in store.all_of(uid, 100)]
 
 
+def test_pages_of_a_list_are_all_of_it_once_also_while_turns_are_added_and_of_nobody_else(
+    opened: Callable[..., TraceStore],
+) -> None:
+    store = opened()
+    for number in range(5):
+        store.keep(traced(f"turn {number}"))
+        store.keep(traced(f"foreign {number}", uid=1001))
+    first = [one.id for one in store.all_of(1000, 2)]
+    store.keep(traced("new"))
+    second, third = ([one.id for one in store.all_of(1000, 2, before)] for before in (first[-1], "turn 1"))
+    assert [first, second, third] == [["turn 4", "turn 3"], ["turn 2", "turn 1"], ["turn 0"]]
+    assert store.all_of(1000, 2, "turn 0") == []
+    with pytest.raises(NotFound):
+        store.all_of(1000, 2, "foreign 1")
+
+
+def test_a_row_says_how_much_of_its_prompt_was_cached_and_which_strategy_was_chosen(
+    opened: Callable[..., TraceStore],
+) -> None:
+    store = opened()
+    turn = traced("one")
+    store.keep(turn)
+    (row,) = store.all_of(1000, 1)
+    said = turn.lore
+    assert (row.tokens, row.cached, row.strategy) == (said.prompt.tokens, said.prompt.cached, said.strategy.name)
+
+
 def test_a_floor_is_written_once_however_many_turns_have_it(opened: Callable[..., TraceStore]) -> None:
     store = opened()
     store.keep(traced("first", composed(code=FLOOR)))
@@ -286,3 +313,6 @@ def test_a_trace_of_an_older_version_is_read_and_tells_nothing_of_relevance(
         database.execute("UPDATE traces SET said = ?", (zlib.compress(json.dumps(words).encode()),))
     found = store.get(1000, "old")
     assert (found.relevance, found.answer) == (None, "You are welcome.")
+    with store._writing() as database:
+        database.execute("UPDATE traces SET tokens = NULL, cached = NULL, strategy = NULL")
+    assert store.all_of(1000, 1)[0].cached is None
