@@ -1,4 +1,4 @@
-"""The page of the routes: what each takes and gives, field by field, from the wire's own shapes; and every error code.
+"""The page of the routes: what each takes and gives, field by field, from the OpenAPI document; and every error code.
 
 A shape that others refer to stands once, under its name.
 """
@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+Node = dict[str, Any]  # a piece of the document
 HEAD = """\
 # HTTP
 
 Over the daemon's Unix socket, and over TCP with a token where `serve.tcp` is set. Bodies are JSON. Errors are
 `{"error": {"type", "code", "message", "hint"}}` with a status of [the table](#errors); in a stream that has begun, the
-error is its last event. Keys are only ever added: ignore those that you do not know.
+error is its last event. Keys are only ever added: ignore those that you do not know. `GET /openapi.json` and
+`lore schema openapi` give the same as an OpenAPI document.
 
 Streams are server-sent events: `data: {…}`, an empty line. Comments (`: {…}`) between them tell what is waited for.
 """
@@ -20,49 +22,94 @@ WIDE = 2**31 - 1  # a bound as wide as a number can be tells nobody anything
 
 
 def page() -> Iterator[str]:
+    made = openapi()
+    shapes = made["components"]["schemas"]
     yield HEAD
     yield "| route | what it does |"
     yield "|---|---|"
-    for one in routes():
-        name = f"{one.method} {one.path}"
-        yield f"| [`{name}`](#{anchor(name)}) | {cell(one.help)} |"
-    shapes: dict[str, Any] = {}
-    for one in routes():
-        yield from route(one, shapes)
+    for name, one in operations(made):
+        yield f"| [`{name}`](#{anchor(name)}) | {cell(one['summary'])} |"
+    for name, one in operations(made):
+        yield from ("", f"## {name}", "", one["summary"], *route(one, shapes))
     yield from ("", "# Shapes")
-    for name in sorted(shapes):
+    for name in sorted(inner(shapes, operations(made))):
         yield from ("", f"## {name}", "", first_line(shapes[name]), "", *table(shapes[name]))
     yield from ("", "# Errors", "", *errors())
 
 
-def routes() -> list[Any]:
-    """Every route, as it is declared, by its path."""
-    from orchestrator.api.app import routes as declared
+def openapi() -> Node:
+    """What `GET /openapi.json` gives: this page is the same for people."""
+    from orchestrator.api.app import routes
+    from orchestrator.wire.openapi import document
 
-    return sorted(declared, key=lambda one: one.path)
+    return document(routes, "")
 
 
-def route(one: Any, shapes: dict[str, Any]) -> Iterator[str]:
-    from orchestrator.api.http import OF_BODIES
+def operations(made: Node) -> list[tuple[str, Node]]:
+    """Each operation by `METHOD path`."""
+    return [(f"{verb.upper()} {path}", one) for path, verbs in made["paths"].items() for verb, one in verbs.items()]
 
-    yield from ("", f"## {one.method} {one.path}", "", one.help)
-    if one.body is not None:
-        yield from ("", "Takes:", "", *table(schema_of(one.body, shapes, "validation")))
-    if one.reply is not None:
-        yield from ("", "Gives:", "", *table(schema_of(one.reply, shapes, "serialization")))
-    for event in one.events:
-        found = schema_of(event, shapes, "serialization")
+
+def route(one: Node, shapes: Node) -> Iterator[str]:
+    asked = [parameter for parameter in one.get("parameters", ()) if parameter["in"] == "query"]
+    if asked:
+        yield from ("", "Behind `?`:", "", *table(as_shape(asked)))
+    if "requestBody" in one:
+        yield from ("", "Takes:", "", *table(shapes[referred(one["requestBody"])]))
+    given = one["responses"]["200"]
+    if "$ref" in given["content"].get("application/json", {}).get("schema", {}):
+        yield from ("", "Gives:", "", *table(shapes[referred(given)]))
+    for event in given["content"].get("text/event-stream", {}).get("x-events", ()):
+        found = shapes[shape_name(event)]
         yield from ("", f"Event {found['title']}: {first_line(found)}", "", *table(found))
-    codes = sorted({*one.faults, *(OF_BODIES if one.body else ())}, key=by_status)
-    if codes:
+    if codes := codes_of(one):
         yield from ("", f"Refuses with {', '.join(f'`{code}`' for code in codes)}.")
 
 
-def schema_of(model: Any, shapes: dict[str, Any], mode: str) -> dict[str, Any]:
-    """The model's own schema; those that it refers to are put among the shapes."""
-    found: dict[str, Any] = model.model_json_schema(mode=mode)
-    shapes |= found.pop("$defs", {})
+def codes_of(one: Node) -> list[str]:
+    """Beside those that any route may refuse with."""
+    from orchestrator.api.http import OF_BODIES
+
+    return sorted({*one.get("x-faults", ()), *(OF_BODIES if "requestBody" in one else ())}, key=by_status)
+
+
+def as_shape(parameters: list[Node]) -> Node:
+    fields = {one["name"]: one["schema"] | {"description": one["description"]} for one in parameters}
+    return {"properties": fields, "required": [one["name"] for one in parameters if one["required"]]}
+
+
+def referred(body: Node) -> str:
+    """The name of the shape that a request's or a response's JSON has."""
+    return shape_name(body["content"]["application/json"]["schema"])
+
+
+def shape_name(node: Node) -> str:
+    return str(node["$ref"]).rpartition("/")[2]
+
+
+def inner(shapes: Node, all_operations: list[tuple[str, Node]]) -> set[str]:
+    """Shapes that others refer to; those that a route alone has stand at that route."""
+    found: set[str] = set()
+    todo: list[Any] = [shapes[name] for _, one in all_operations for name in at_route(one)]
+    while todo:
+        node = todo.pop()
+        parts = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else ()
+        todo += parts
+        if isinstance(node, dict) and isinstance(node.get("$ref"), str) and shape_name(node) not in found:
+            found.add(shape_name(node))
+            todo.append(shapes[shape_name(node)])
     return found
+
+
+def at_route(one: Node) -> Iterator[str]:
+    content = one["responses"]["200"]["content"]
+    nodes = [one.get("requestBody", {}).get("content", {}), content]
+    yield from (
+        shape_name(each["application/json"]["schema"])
+        for each in nodes
+        if "$ref" in each.get("application/json", {}).get("schema", {})
+    )
+    yield from map(shape_name, content.get("text/event-stream", {}).get("x-events", ()))
 
 
 def table(schema: dict[str, Any]) -> Iterator[str]:

@@ -88,7 +88,7 @@ ALLOWED = {
     (f"orchestrator.cli.{module}", target)
     for module in ("local", "config", "doctor", "identity", "model", "service")
     for target in WITHOUT_DAEMON
-}
+} | {("orchestrator.cli.schema", "orchestrator.api")}  # the routes as they are declared
 
 HEAVY = (
     "pydantic_ai",

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 import reference
+from openapi_spec_validator import validate
 
 from orchestrator.api.app import routes
+from orchestrator.wire.openapi import document
+from orchestrator.wire.printed import PRINTED, json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,16 +45,33 @@ def test_every_field_of_what_a_route_takes_and_gives_says_what_it_is_for():
     assert [schema["title"] for schema in schemas if not schema.get("description")] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_document_names_no_command_that_does_not_exist(document):
+def test_the_routes_are_a_valid_openapi_document_in_which_each_has_a_name_of_its_own():
+    made = document(routes, "1.0")
+    validate(made)
+    assert sum(map(len, made["paths"].values())) == len(routes) == len({one.operation for one in routes})
+
+
+def test_what_a_route_reads_behind_the_question_mark_is_declared_and_told():
+    told = {f"{one.method} {one.path}": set(re.findall(r"`\?(\w+)=", one.help)) for one in routes}
+    assert told == {f"{one.method} {one.path}": {each.name for each in one.query} for one in routes}
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    printing = [name for name, command in reference.commands() if any("--json" in one.opts for one in command.params)]
+    assert sorted(name.removeprefix("lore ") for name in printing) == sorted(PRINTED)
+    assert [name for name in PRINTED if not json_schema(name).get("$schema")] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_names_no_command_that_does_not_exist(page):
     known = {name for name, _ in reference.commands()}
-    assert [named for named in commands_named(document.read_text()) if not is_known(named, known)] == []
+    assert [named for named in commands_named(page.read_text()) if not is_known(named, known)] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_links_of_a_document_lead_to_files(document):
-    targets = LINK.findall(document.read_text())
-    assert [target for target in targets if not (document.parent / target).exists()] == []
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_links_of_a_document_lead_to_files(page):
+    targets = LINK.findall(page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 def test_the_rooms_of_the_orchestrator_are_those_that_there_are():

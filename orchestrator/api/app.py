@@ -108,6 +108,7 @@ routes = [
     operations.client_stats,
     operations.events,
     operations.prometheus,
+    operations.openapi,
     operations.health,
     operations.healthz,
     operations.readyz,

@@ -24,6 +24,7 @@ from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotRead
 from orchestrator.service import Principal, Service
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
+from orchestrator.wire.openapi import QueryParameter
 from orchestrator.wire.replies import ErrorReply, Fault
 from orchestrator.wire.wording import complaint
 
@@ -98,7 +99,8 @@ class ApiCall:
 
 
 class ApiRoute(Route):
-    """`body` and `reply` are None where a route takes or gives none; `faults` are what it refuses beside what all do."""
+    """`body` and `reply` are None where a route takes or gives none; `faults` are what it refuses beside what all do.
+    It is what `wire.openapi.DeclaredRoute` asks for."""
 
     def __init__(
         self,
@@ -108,20 +110,27 @@ class ApiRoute(Route):
         scopes: tuple[str, ...] | None,
         events: tuple[Schema, ...],
         faults: tuple[str, ...],
+        query: tuple[QueryParameter, ...],
+        also: tuple[int, ...],
     ) -> None:
         super().__init__(path, self.answered, methods=[method])
         self.method = method
+        self.operation: str = handler.__name__
         self.help = " ".join((handler.__doc__ or "").partition("\n\n")[0].split())
         self.body: Schema | None = handler.__annotations__.get("body")
         self.reply = reply_in(handler.__annotations__["return"])
+        self.media = "application/json" if handler.__annotations__["return"] is JSONResponse else "text/plain"
         self.events = events
         self.faults = faults
+        self.refusals = tuple({*EVERY, *faults, *(OF_BODIES if self.body else ())})
+        self.query = query
+        self.also = also
+        self.scopes = scopes
         self._handler = handler
-        self._scopes = scopes
 
     async def answered(self, request: Request) -> Response:
         """Raises NotPermitted, TooLarge, InvalidRequest, and what the handler raises."""
-        principal = permitted(request, self._scopes)
+        principal = permitted(request, self.scopes)
         given = () if self.body is None else (await parsed(request, self.body),)
         reply = await self._handler(ApiCall(request, principal), *given)
         return reply if isinstance(reply, Response) else Reply(reply)
@@ -134,9 +143,12 @@ def route(
     anybody: bool = False,
     events: tuple[Schema, ...] = (),
     faults: tuple[str, ...] = (),
+    query: tuple[QueryParameter, ...] = (),
+    also: tuple[int, ...] = (),
 ) -> Callable[[Handler], ApiRoute]:
-    """One of `scopes` is needed; without any named: any at all, or none for `anybody`."""
-    return lambda handler: ApiRoute(method, path, handler, None if anybody else scopes, events, faults)
+    """One of `scopes` is needed; without any named: any at all, or none for `anybody`. `also`: statuses beside 200 that
+    come with the same reply."""
+    return lambda handler: ApiRoute(method, path, handler, None if anybody else scopes, events, faults, query, also)
 
 
 def reply_in(annotation: Any) -> Schema | None:

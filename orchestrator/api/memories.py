@@ -13,9 +13,17 @@ from orchestrator.wire.memories import (
     MemorySearchBody,
     MemoryStats,
 )
+from orchestrator.wire.openapi import QueryParameter
+
+CHOICE = (
+    QueryParameter("kind", "only those of this kind"),
+    QueryParameter("codex", "only those of this codex; none: of no codex"),
+    QueryParameter("state", "only those in this state"),
+    QueryParameter("review", "1: what a person should look at"),
+)
 
 
-@route("GET", "/v1/memories", "memory:read")
+@route("GET", "/v1/memories", "memory:read", query=CHOICE)
 async def memories(call: ApiCall) -> MemoryRows:
     """The asking user's memories, the newest first. `?kind=`, `?codex=` (none: of no codex) and `?state=` choose;
     `?review=1` gives what a person should look at: proposals, and what may be outdated."""

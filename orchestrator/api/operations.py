@@ -1,18 +1,20 @@
 """Routes of codices, conversations, local models and the daemon's own state."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import get_args
 
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from orchestrator.api.http import ApiCall, EventStream, Reply, closing, permitted, route
+from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.cache import metrics
 from orchestrator.settings.units import in_seconds
 from orchestrator.wire.answers import StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReply, MeasuredEvent
-from orchestrator.wire.places import is_url
+from orchestrator.wire.openapi import QueryParameter, document
+from orchestrator.wire.places import VERSION, is_url
 from orchestrator.wire.replies import (
     Alive,
     Cancelled,
@@ -71,6 +73,8 @@ from orchestrator.wire.status import (
 
 MAP_CHARACTERS, MOST_CHARACTERS = 30_000, 1_000_000  # of a map: about 10,000 tokens, what a page of an agent may take
 LONGEST_PAUSE_S = 30 * 86_400.0
+MOST = QueryParameter("most", f"characters of all lines; left out: {MAP_CHARACTERS:,}", 100, MOST_CHARACTERS)
+MEMORIES = QueryParameter("memories", "1: the asking user's memories of it go, too")
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
 
@@ -111,7 +115,7 @@ async def codex(call: ApiCall) -> CodexReply:
     return CodexReply(codex=await call.service.codex(call.name))
 
 
-@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",))
+@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found", "invalid_request"), query=(MOST,))
 async def codex_map(call: ApiCall) -> CodexMap:
     """A line for each file of a codex, with what it defines; `?most=`: characters of all, from 100 to 1,000,000 (left out:
     30,000). Without room for all, files that tell least have none."""
@@ -121,7 +125,7 @@ async def codex_map(call: ApiCall) -> CodexMap:
     return await call.while_connected(call.service.codex_map(call.name, int(given)))
 
 
-@route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"))
+@route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"), query=(MEMORIES,))
 async def drop_codex(call: ApiCall) -> Dropped:
     """Forgets a codex. Memories of it stay; `?memories=1`, with `memory:write`, deletes the asking user's for good, also
     those of a codex that was dropped before. Refused while it is being loaded."""
@@ -363,6 +367,14 @@ async def prometheus(call: ApiCall) -> Response:
     return PlainTextResponse(metrics(status, cache, memory, ready=ready), media_type=PROMETHEUS)
 
 
+@route("GET", "/openapi.json")
+async def openapi(call: ApiCall) -> JSONResponse:
+    """All routes as an OpenAPI 3.1 document, for generators of clients; `lore schema openapi` prints the same."""
+    declared = [one for one in call.request.app.routes if isinstance(one, ApiRoute)]
+    made = await asyncio.to_thread(document, declared, VERSION)  # a fifth of a second, and once in a client's life
+    return JSONResponse(made)
+
+
 @route("GET", "/health", anybody=True, faults=("not_ready",))
 async def health(call: ApiCall) -> Health:
     """As llama-server has it: 200 when an answer can be given, else 503."""
@@ -378,7 +390,7 @@ async def healthz(_: ApiCall) -> Alive:
     return Alive(ok=True)
 
 
-@route("GET", "/readyz", anybody=True)
+@route("GET", "/readyz", anybody=True, also=(503,))
 async def readyz(call: ApiCall) -> Ready | Reply:
     """200 when an answer can be given, else 503 with what it waits for."""
     ready, detail = await call.service.ready()

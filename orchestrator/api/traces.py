@@ -2,13 +2,21 @@
 
 from orchestrator.api.http import ApiCall, route
 from orchestrator.errors import InvalidRequest
+from orchestrator.wire.openapi import QueryParameter
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReply, TraceRows
 
 MOST = 1000
 USUAL = 20
+PAGE = (
+    QueryParameter("n", f"how many; left out: {USUAL}", 1, MOST),
+    QueryParameter("before", "only those that are older than this one"),
+)
+PROMPT = QueryParameter("prompt", "1: with the exact prompt")
+OTHER = QueryParameter("to", "the other turn, by its id, the beginning of it, or `last`", needed=True)
+SUGGEST = QueryParameter("suggest", "1: with what should be changed")
 
 
-@route("GET", "/v1/traces", "query", faults=("not_found",))
+@route("GET", "/v1/traces", "query", faults=("not_found", "invalid_request"), query=PAGE)
 async def traces(call: ApiCall) -> TraceRows:
     """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20); `?before=`: only those
     that are older than this one, which is named as a single one is."""
@@ -19,14 +27,14 @@ async def traces(call: ApiCall) -> TraceRows:
     return TraceRows(traces=tuple(await call.service.traces(call.principal, int(given), before)))
 
 
-@route("GET", "/v1/traces/{name}", "query", faults=("not_found",))
+@route("GET", "/v1/traces/{name}", "query", faults=("not_found",), query=(PROMPT,))
 async def trace(call: ApiCall) -> TraceReply:
     """One turn, by its id, the beginning of it, or `last`; `?prompt=1`: with the exact prompt."""
     prompt = bool(call.request.query_params.get("prompt"))
     return TraceReply(trace=await call.service.trace(call.principal, call.name, prompt=prompt))
 
 
-@route("GET", "/v1/traces/{name}/diff", "query", faults=("not_found",))
+@route("GET", "/v1/traces/{name}/diff", "query", faults=("not_found", "invalid_request"), query=(OTHER,))
 async def trace_diff(call: ApiCall) -> TraceDiff:
     """How the prompt of the turn `?to=` differs from this turn's."""
     other = call.request.query_params.get("to", "")
@@ -42,7 +50,7 @@ async def feedback(call: ApiCall, body: FeedbackBody) -> FeedbackReply:
     return await call.service.vote(call.principal, call.name, body)
 
 
-@route("GET", "/v1/stats/relevance", "query")
+@route("GET", "/v1/stats/relevance", "query", query=(SUGGEST,))
 async def relevance_stats(call: ApiCall) -> RelevanceStats:
     """Whether the rules of relevance pay, by the asking user's turns; `?suggest=1`: with what should be changed."""
     suggest = bool(call.request.query_params.get("suggest"))

@@ -41,6 +41,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "config": "config.app",
     "service": "service.app",
     "token": "config.token_app",
+    "schema": "schema.schema",
 }
 # Words of other programs, and what does it here. Words that are spelled nearly as ours are typer's to find.
 INSTEAD = {
