@@ -73,6 +73,7 @@ from orchestrator.wire.memories import (
 )
 from orchestrator.wire.replies import (
     Cancelled,
+    CodexCosts,
     CodexMap,
     CodexReport,
     ColdFloor,
@@ -93,7 +94,15 @@ from orchestrator.wire.replies import (
     SymbolsReply,
 )
 from orchestrator.wire.requests import USUAL_LINES, LoadBody, ReadBody, StrategyBody, SymbolsBody
-from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.status import (
+    AwayEvent,
+    CacheReply,
+    ClientStats,
+    EngineWork,
+    PauseReply,
+    ResumeReply,
+    StatusReply,
+)
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
@@ -394,6 +403,14 @@ class Program:
         lines = tuple(MapLine(path=path, line=line) for path, line in found.lines.items())
         return CodexMap(files=lines, left_out=found.left_out)
 
+    async def codex_costs(self, name: str, most: int) -> CodexCosts:
+        with translated():
+            await asyncio.to_thread(self.library.catalog.codex, name)
+        state, ready = self.residents.get(name), self.model_ready()
+        if state is None or not ready.done() or self.client.state is not ChildState.READY:
+            raise NotReady(f"the prefix of codex {name} is being made", "ask again", retry_after=2.0)
+        return await asyncio.to_thread(self.reports.costs, state, ready.result().count_in_thread, most)
+
     async def drop(self, name: str) -> None:
         with self.loads.dropping(name):
             self.watchers.forget(name)
@@ -691,6 +708,9 @@ class Program:
 
     async def cache(self) -> CacheReply:
         return self.about.cache()
+
+    async def engine_work(self) -> EngineWork:
+        return await self.about.work(self.reports.floors.codex_of)
 
     async def client_stats(self, principal: Principal) -> ClientStats:
         return ClientStats(clients=self.answers.clients.rows(principal.uid))

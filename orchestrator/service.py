@@ -26,6 +26,7 @@ from orchestrator.wire.memories import (
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
+    CodexCosts,
     CodexMap,
     CodexReport,
     DataName,
@@ -45,7 +46,15 @@ from orchestrator.wire.replies import (
     SymbolsReply,
 )
 from orchestrator.wire.requests import AttachedText, LoadBody, ReadBody, StrategyBody, SymbolsBody, ToolFunction
-from orchestrator.wire.status import AwayEvent, CacheReply, ClientStats, PauseReply, ResumeReply, StatusReply
+from orchestrator.wire.status import (
+    AwayEvent,
+    CacheReply,
+    ClientStats,
+    EngineWork,
+    PauseReply,
+    ResumeReply,
+    StatusReply,
+)
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
@@ -242,6 +251,10 @@ class Service(Protocol):
         """Lines of at most so many characters. Raises NotFound."""
         ...
 
+    async def codex_costs(self, name: str, most: int) -> CodexCosts:
+        """Of at most so many files. Raises NotFound, NotReady."""
+        ...
+
     async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply: ...
     async def symbols(self, body: SymbolsBody) -> SymbolsReply:
         """Of the codex's current generation. Raises NotFound, NotReady where its files are still being read."""
@@ -367,6 +380,10 @@ class Service(Protocol):
 
     async def status(self, principal: Principal) -> StatusReply: ...
     async def cache(self) -> CacheReply: ...
+    async def engine_work(self) -> EngineWork:
+        """Waits for no model."""
+        ...
+
     async def client_stats(self, principal: Principal) -> ClientStats:
         """What the asking user's clients made of the cache."""
         ...

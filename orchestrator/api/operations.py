@@ -19,6 +19,7 @@ from orchestrator.wire.replies import (
     Alive,
     Cancelled,
     ChangedEvent,
+    CodexCosts,
     CodexMap,
     CodexReply,
     CodicesReply,
@@ -61,6 +62,7 @@ from orchestrator.wire.status import (
     CacheReply,
     ClientStats,
     EngineStateEvent,
+    EngineWork,
     EvictedEvent,
     LevelEvent,
     NowEvent,
@@ -72,8 +74,10 @@ from orchestrator.wire.status import (
 )
 
 MAP_CHARACTERS, MOST_CHARACTERS = 30_000, 1_000_000  # of a map: about 10,000 tokens, what a page of an agent may take
+COSTLY_FILES, MOST_FILES = 200, 10_000  # of what each file costs
 LONGEST_PAUSE_S = 30 * 86_400.0
 MOST = QueryParameter("most", f"characters of all lines; left out: {MAP_CHARACTERS:,}", 100, MOST_CHARACTERS)
+FILES = QueryParameter("n", f"files, those that cost most; left out: {COSTLY_FILES}", 1, MOST_FILES)
 MEMORIES = QueryParameter("memories", "1: the asking user's memories of it go, too")
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
@@ -123,6 +127,16 @@ async def codex_map(call: ApiCall) -> CodexMap:
     if not given.isdecimal() or not 100 <= int(given) <= MOST_CHARACTERS:
         raise InvalidRequest(f"most: {given!r} is not between 100 and {MOST_CHARACTERS:,}", "leave it out")
     return await call.while_connected(call.service.codex_map(call.name, int(given)))
+
+
+@route("GET", "/v1/codices/{name}/files", "search", faults=("not_found", "not_ready"), query=(FILES,))
+async def codex_costs(call: ApiCall) -> CodexCosts:
+    """What the files of a codex take of its prefix, the dearest first; `?n=`: how many, from 1 to 10,000 (left out:
+    200)."""
+    given = call.request.query_params.get("n", str(COSTLY_FILES))
+    if not given.isdecimal() or not 1 <= int(given) <= MOST_FILES:
+        raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST_FILES:,}", f"leave it out for {COSTLY_FILES}")
+    return await call.while_connected(call.service.codex_costs(call.name, int(given)))
 
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"), query=(MEMORIES,))
@@ -282,6 +296,12 @@ async def measure_context(call: ApiCall, body: ContextBody) -> EventStream:
 async def status(call: ApiCall) -> StatusReply:
     """One page about now."""
     return await call.service.status(call.principal)
+
+
+@route("GET", "/v1/engine")
+async def engine_work(call: ApiCall) -> EngineWork:
+    """What the engine works at, and what its live caches hold. Nothing, at once, while no model is loaded."""
+    return await call.while_connected(call.service.engine_work())
 
 
 @route("GET", "/v1/stats/cache")

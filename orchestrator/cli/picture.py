@@ -83,8 +83,7 @@ class BranchLine:
     tokens: int
     promised: int
     bytes: int
-    used: bool
-    conversations: int  # that it stands for: several of the same size are one line
+    used: bool  # by a ticket now
 
 
 @dataclass(frozen=True)
@@ -339,7 +338,6 @@ def branch_of(branch: Report, bytes_: int, cells: int) -> BranchLine:
         promised=branch["tokens"] - branch["computed"],
         bytes=bytes_ * branch["computed"] // cells if cells else 0,
         used=branch["used"],
-        conversations=branch.get("count", 1),
     )
 
 

@@ -4,12 +4,16 @@ from dataclasses import dataclass, replace
 
 from codex.catalog.generations import Codex
 from codex.progress import CodexProgress
+from formatters.writers import piece_text
+from orchestrator.codices.coverages import Count, one_line
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import FreshnessGauge
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.prompt.coverage import CoverageDecision, CoverageSizes
-from orchestrator.wire.replies import CodexReport, CoverageTokens, FloorProgress, ProgressEvent
+from orchestrator.wire.replies import CodexCosts, CodexReport, CoverageTokens, FileTokens, FloorProgress, ProgressEvent
+
+CHANGE = "change"  # the level of a changed file that stands behind the others
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,24 @@ class CodexReports:
             prefill=FloorProgress(done=floor.done, total=floor.tokens, left_s=floor.left_s)
             if floor and floor.done is not None
             else None,
+        )
+
+    def costs(self, codex: CodexState, count: Count, most: int) -> CodexCosts:
+        """What its files take of the floor, the dearest first, `most` of them. For a worker thread."""
+        pieces, changes = codex.view.pieces, codex.view.amendments
+        counted = count([*map(piece_text, pieces), *(one.text for one in changes)])
+        named = [*((one.path, one.kind) for one in pieces), *((one.path, CHANGE) for one in changes)]
+        costs = zip(named, counted, strict=True)
+        rows = (FileTokens(path=path, level=level, tokens=tokens) for (path, level), tokens in costs)
+        dearest = sorted(rows, key=lambda one: (-one.tokens, one.path))
+        return CodexCosts(
+            codex=codex.name,
+            tier=codex.decision.coverage.value,
+            tokens=codex.tokens_now,
+            kv_bytes_per_token=self.kv_bytes_per_token,
+            files=tuple(dearest[:most]),
+            left_out=max(0, len(dearest) - most),
+            outside=len({one_line(entry.path) for entry in codex.generation.entries} - {path for path, _ in named}),
         )
 
     def bare(self, codex: Codex) -> CodexReport:

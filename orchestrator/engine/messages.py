@@ -178,6 +178,13 @@ class PrefixMatch:
 
 
 @dataclass(frozen=True)
+class Inspect:
+    """Asks what the engine works at and what its caches hold; answered between two rounds."""
+
+    call: int
+
+
+@dataclass(frozen=True)
 class MeasureKv:
     """Asks what a type of KV changes of the predictions behind these ids, against f16; `KvMeasured` follow until one is
     the last, or `StopMeasuring`."""
@@ -383,6 +390,60 @@ class PoolState:
 
 
 @dataclass(frozen=True)
+class TicketState:
+    """A ticket between two rounds. `place`: 0 while it runs, else its place among those that wait, from 1. Of `prompt`
+    tokens `done` are in cells, `computed` for this ticket. `most`: tokens of its answer; 0: computed in advance. Seconds
+    since it arrived, holds its cells, has its first token; 0 where it came to none."""
+
+    ticket: int
+    floor: str
+    phase: str
+    place: int
+    background: bool
+    prompt: int
+    done: int
+    computed: int
+    generated: int
+    most: int
+    waited_s: float
+    running_s: float
+    answering_s: float
+
+
+@dataclass(frozen=True)
+class CacheBranch:
+    """Tokens behind `start`, with no fork in them, below the branch of less `depth` before it. `private`: right of the
+    floor, one user's. `computed`: of them, in cells. `used`: by a ticket now."""
+
+    depth: int
+    start: int
+    tokens: int
+    computed: int
+    private: bool
+    used: bool
+
+
+@dataclass(frozen=True)
+class CacheContent:
+    """What a pool holds. `floors` and `conversations`: tokens in cells, all of them; `left_out`: branches without a row."""
+
+    name: str
+    size: int
+    bytes: int
+    floors: int
+    conversations: int
+    branches: tuple[CacheBranch, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Inspected:
+    call: int
+    tickets: tuple[TicketState, ...]
+    caches: tuple[CacheContent, ...]
+
+
+@dataclass(frozen=True)
 class PrefillCost:
     """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
 
@@ -421,6 +482,7 @@ FromChild = (
     | Encoded
     | DecodedText
     | Matched
+    | Inspected
     | KvMeasured
     | Admitted
     | PrefillProgress

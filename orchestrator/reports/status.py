@@ -16,7 +16,8 @@ from orchestrator.codices.floors import Floors
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import ChildState
+from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
+from orchestrator.engine.messages import CacheContent, TicketState
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import Gpu, LoadingConditions
@@ -30,10 +31,13 @@ from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, 
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
+    BranchReport,
     CacheReply,
+    CacheReport,
     EmbeddingModel,
     EngineReport,
     EngineStateEvent,
+    EngineWork,
     EvictedEvent,
     GovernorReport,
     GpuSensors,
@@ -48,6 +52,7 @@ from orchestrator.wire.status import (
     RunningModel,
     SensorsReport,
     StatusReply,
+    TicketReport,
 )
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it
@@ -99,6 +104,19 @@ class About:
         ranges = self.client.info is None or self.client.info.ranges
         away = "" if self.client.state is ChildState.READY else self.client.reason or self.client.state.value
         return cache_report(self.client.snapshot, on_gpu=self._on_gpu(), ranges=ranges, away=away)
+
+    async def work(self, codex_of: Callable[[str], str]) -> EngineWork:
+        """`codex_of`: of a floor, by its name."""
+        info = self.client.info
+        try:
+            found = await self.client.inspect()
+        except EngineUnavailable:  # it ends just now
+            found = None
+        return EngineWork(
+            weight_bytes=info.weight_bytes if info is not None and found is not None else None,
+            tickets=tuple(ticket_report(one, codex_of) for one in found.tickets) if found else (),
+            caches=tuple(map(cache_content, found.caches)) if found else (),
+        )
 
     # -- models
 
@@ -214,6 +232,14 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
         pools=tuple(PoolReport.of(pool) for pool in snapshot.pools),
         cache=dict(snapshot.counters),
     )
+
+
+def ticket_report(ticket: TicketState, codex_of: Callable[[str], str]) -> TicketReport:
+    return TicketReport.of(ticket, codex=codex_of(ticket.floor))
+
+
+def cache_content(cache: CacheContent) -> CacheReport:
+    return CacheReport.of(cache, branches=tuple(BranchReport.of(one) for one in cache.branches))
 
 
 def governor_report(outlook: Outlook, age_s: float, loaded: Offload | None) -> GovernorReport:

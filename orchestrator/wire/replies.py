@@ -331,6 +331,28 @@ class CodexMap(ReplyShape):
     left_out: int = Field(description="files without a line: those that tell least, where there is no room for all")
 
 
+class FileTokens(ReplyShape):
+    """What a file, or a change of one, takes of a codex's prefix."""
+
+    path: str = Field(description="its path in the codex")
+    level: str = Field(
+        description="how much of it is there: full, skeleton, line; change: a change reported behind them"
+    )
+    tokens: int = Field(description="as it is written there, with its heading")
+
+
+class CodexCosts(ReplyShape):
+    """What the files of a codex take of its prefix, the dearest first."""
+
+    codex: str = Field(description="its name")
+    tier: str = Field(description="its coverage")
+    tokens: int = Field(description="of the codex in the prefix, changes included")
+    kv_bytes_per_token: float = Field(description="of the loaded model")
+    files: tuple[FileTokens, ...] = Field(description="those that cost most first")
+    left_out: int = Field(description="files without a row, because they cost least")
+    outside: int = Field(description="files of the codex that nothing of is in the prefix")
+
+
 class CodicesReply(ReplyShape):
     """All codices."""
 

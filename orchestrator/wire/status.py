@@ -181,6 +181,59 @@ class StatusReply(ReplyShape):
     paused: AwayReport | None = Field(None, description="why the model is out of the memory")
 
 
+class TicketReport(ReplyShape):
+    """A job of the engine: a question's prompt and answer, or a prefix that is computed in advance."""
+
+    ticket: int = Field(description="its number since the daemon's start")
+    codex: str = Field(description="the codex; empty: the bare model, or a floor that is gone")
+    phase: Literal["waiting", "restoring", "prefill", "answering"] = Field(
+        description="for room, from checkpoints, computing its prompt, or generating"
+    )
+    place: int = Field(description="0 while it runs; else its place among those that wait, from 1")
+    background: bool = Field(description="it gives way to questions")
+    prompt: int = Field(description="tokens")
+    done: int = Field(description="of these: in cells")
+    computed: int = Field(description="of these: computed for it")
+    generated: int = Field(description="tokens of the answer")
+    most: int = Field(description="tokens that the answer may have; 0: computed in advance")
+    waited_s: float = Field(description="seconds since it came")
+    running_s: float = Field(description="seconds since it has its cells; 0: not yet")
+    answering_s: float = Field(description="seconds since its first token; 0: not yet")
+
+
+class BranchReport(ReplyShape):
+    """A stretch of a live cache, below the last one of less depth before it."""
+
+    depth: int = Field(description="how many are above it")
+    start: int = Field(description="its first position")
+    tokens: int = Field(description="in it")
+    computed: int = Field(description="of these: in cells")
+    private: bool = Field(description="right of the floor: of one user's conversations")
+    used: bool = Field(description="by a job now")
+
+
+class CacheReport(ReplyShape):
+    """What a live cache holds."""
+
+    name: str = Field(description="IDENTITY@VERSION/CODEX")
+    size: int = Field(description="cells")
+    bytes: int = Field(description="of memory")
+    floors: int = Field(description="tokens in cells that all users may share")
+    conversations: int = Field(description="tokens in cells right of the floors")
+    branches: tuple[BranchReport, ...] = Field(description="each before those below it, at most 100")
+    left_out: int = Field(description="branches without a row")
+
+
+class EngineWork(ReplyShape):
+    """What the engine works at, and what its live caches hold. Nothing while no model is loaded."""
+
+    weight_bytes: int | None = Field(description="of the model; none: not loaded")
+    tickets: tuple[TicketReport, ...] = Field(
+        description="those that run, then those that wait, as served; at most 100"
+    )
+    caches: tuple[CacheReport, ...] = Field(description="the live ones")
+
+
 class PauseReply(ReplyShape):
     """A pause that has begun."""
 

@@ -78,11 +78,13 @@ from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
+    CodexCosts,
     CodexMap,
     CodexReport,
     ColdFloor,
     DataName,
     FileLines,
+    FileTokens,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -108,6 +110,7 @@ from orchestrator.wire.status import (
     AwayReport,
     CacheReply,
     ClientStats,
+    EngineWork,
     LevelEvent,
     NowEvent,
     PauseReply,
@@ -333,6 +336,22 @@ class SmallService:
         lines = (MapLine(path="src/a.py", line="App: run"), MapLine(path="src/b.py", line="help_it"))
         return CodexMap(files=lines if most > 100 else lines[:1], left_out=0 if most > 100 else 1)
 
+    async def codex_costs(self, name: str, most: int) -> CodexCosts:
+        self.found(name)
+        rows = (
+            FileTokens(path="src/a.py", level="full", tokens=90),
+            FileTokens(path="src/b.py", level="line", tokens=4),
+        )
+        return CodexCosts(
+            codex=name,
+            tier="full",
+            tokens=100,
+            kv_bytes_per_token=8.0,
+            files=rows[:most],
+            left_out=2 - min(2, most),
+            outside=0,
+        )
+
     async def symbols(self, body: SymbolsBody) -> SymbolsReply:
         if body.name == "nothing":
             return SymbolsReply(symbols=(), near=("noting",))
@@ -526,6 +545,9 @@ class SmallService:
 
     async def cache(self) -> CacheReply:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
+
+    async def engine_work(self) -> EngineWork:
+        return EngineWork(weight_bytes=1 << 20, tickets=(), caches=())
 
     async def client_stats(self, principal: Principal) -> ClientStats:
         return ClientStats(clients=())

@@ -39,6 +39,8 @@ from orchestrator.engine.messages import (
     EngineSnapshot,
     Grant,
     InferenceJob,
+    Inspect,
+    Inspected,
     KvMeasured,
     Matched,
     MeasureKv,
@@ -210,6 +212,16 @@ class EngineClient:
         assert isinstance(answer, Matched)
         return answer
 
+    async def inspect(self) -> Inspected | None:
+        """What the engine works at and what its caches hold; None where no child is ready.
+
+        Raises EngineUnavailable where it ends meanwhile."""
+        if self.state is not ChildState.READY:
+            return None
+        answer = await self._calls.call(Inspect)
+        assert isinstance(answer, Inspected)
+        return answer
+
     async def embed(
         self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE, *, whole: bool = False
     ) -> Embeddings:
@@ -270,7 +282,7 @@ class EngineClient:
         elif isinstance(message, Holds):
             self.embedding.holds = message.weights
             self._fresh.set()
-        elif isinstance(message, Encoded | DecodedText | Matched | EmbeddedTexts | EmbedFailed):
+        elif isinstance(message, Encoded | DecodedText | Matched | Inspected | EmbeddedTexts | EmbedFailed):
             self._calls.answered(message.call, message)
             self._less.set()
         elif isinstance(message, KvMeasured):

@@ -43,6 +43,7 @@ from orchestrator.engine.messages import (
     FromChild,
     Grant,
     InferenceJob,
+    Inspect,
     MeasureKv,
     Outcome,
     PrefillCost,
@@ -53,6 +54,7 @@ from orchestrator.engine.messages import (
     Urgency,
 )
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
+from orchestrator.engine.scheduler.inspection import inspected
 from orchestrator.engine.scheduler.kv_measuring import KvMeasuring
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
@@ -120,8 +122,8 @@ class Loop:
         elif isinstance(message, Grant):
             self._limits = replace(self._limits, prefill_share=message.prefill_share)
             self.pools.apply(message)
-        elif isinstance(message, PrefixMatch):
-            self._say(self.admission.match(message))
+        elif isinstance(message, PrefixMatch | Inspect):
+            self._say(self._seen(message))
             self.flush()  # who asks waits for nothing that this round does
         elif isinstance(message, CheckpointWritten):
             self._write_behind.note_written()
@@ -267,6 +269,11 @@ class Loop:
         self._say(completion(ticket, outcome, reason, detail, self._clock()))
 
     # -- what others may see
+
+    def _seen(self, asked: PrefixMatch | Inspect) -> FromChild:
+        if isinstance(asked, PrefixMatch):
+            return self.admission.match(asked)
+        return inspected(asked.call, self._tickets, self.pools.by_name.values(), self._clock())
 
     def snapshot(self) -> EngineSnapshot:
         phases = [ticket.phase for ticket in self._tickets.values()]

@@ -18,7 +18,7 @@ from governor.readings import GpuReading, HostReading
 from orchestrator.answering.sessions import Session
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import KvChange, PoolState
+from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, TicketState
 from orchestrator.errors import LoreError
 from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry
@@ -33,6 +33,9 @@ from orchestrator.wire.answers import Lore
 from orchestrator.wire.base import ReplyShape
 
 SOURCES: dict[str, object] = {
+    "BranchReport": CacheBranch,
+    "CacheReport": CacheContent,
+    "TicketReport": TicketState,
     "AwayReport": Away,
     "Citation": CheckedCitation,
     "CitedCode": CodeCitation,
