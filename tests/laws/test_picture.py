@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.picture import PARTS, CacheLine, memory_of, parts_of, widths
+from orchestrator.wire.picture import PARTS, CacheLine, memory_of, parts_of, widths
 
 SIZES = st.integers(0, 1 << 44)
 

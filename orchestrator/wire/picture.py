@@ -9,13 +9,15 @@
 A reply that did not come is None, and what would be made of it is empty. Bytes and tokens are whole
 numbers, times seconds unless the name ends in `_ms`. The parts of the memory add up to all of it, also where the readings
 behind them were taken at different moments.
+
+Plain dataclasses: pydantic takes longer to import than a picture to make.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from orchestrator.cli.terminal import Report
-
+Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # What the memory holds, in the order in which it is drawn. `room`: of open caches, holding no token. `free`: the last part.
 PARTS = ("others", "weights", "buffers", "floors", "conversations", "room", "free")
 FLOOR, CONVERSATION = "floor", "conversation"
