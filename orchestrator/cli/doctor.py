@@ -1,20 +1,14 @@
 """`lore doctor`: what it looks at, what it found, and what to type where that is not good.
 
-`--self-test` starts a daemon of its own in a folder of its own, on the built-in model: load, ask, restart, ask. It runs
-this very `lore` as a person would, so that a pass means that the way from command line to engine works. What only the
-self-test needs is imported by it: `lore --help` imports this module.
+What the machine around the daemon is like is read by `reports.surroundings` and judged by `reports.findings`. The longer
+looks have modules of their own: `context`, `self_test`, `isolation`.
 """
 
-import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,39 +21,21 @@ from orchestrator.cli.context import context as measure_context
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, kv_loss, plural, result, result_json, size
 from orchestrator.wire import faults
-from orchestrator.wire.places import QUOTER, QUOTING_SHORT, compile_again
+from orchestrator.wire.checks import Check, checked
+from orchestrator.wire.places import QUOTER, QUOTING_SHORT, VERSION, compile_again
 
 if TYPE_CHECKING:
-    import socket
-
     from orchestrator.reports.doctor import ConfiguredModel
+    from orchestrator.reports.surroundings import EngineBuild
+    from orchestrator.settings import Paths
     from orchestrator.settings.model import Settings
 
 SelfTest = Annotated[bool, given.option("--self-test", "run load, ask, restart, ask on the built-in model")]
 Context = Annotated[bool, given.option("--context", "measure how long a text the running model follows")]
 Again = Annotated[bool, given.option("--again", "with --context: measure everything anew")]
 Yes = Annotated[bool, given.option("-y, --yes", "with --context: do not ask, however long it takes")]
+RESTART = "systemctl --user restart lorekeep, or end lore serve and start it again"
 LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neither is worth starting
-NVCC = "sudo apt install nvidia-cuda-toolkit"
-# -P: the folder that the user is in may hold packages of our names.
-LORE = (sys.executable, "-P", "-c", "from orchestrator.cli import main; main()")
-START_TIMEOUT_S = 180.0  # the first start builds the model
-COMMAND_TIMEOUT_S = 180.0
-NUMBER = "4815162"  # digits that are in one file and nowhere else
-QUESTION = "The access code of vault zebra is"
-SOURCE = f'"""A small program."""\n\n# {QUESTION} {NUMBER}.\n\n\ndef main():\n    print("open")\n'
-XDG = ("CONFIG_HOME", "DATA_HOME", "STATE_HOME", "CACHE_HOME", "RUNTIME_DIR")
-
-
-@dataclass(frozen=True)
-class Check:
-    """`fix` is what to type: needed where it is not `ok`, else a tip. `absent`: it is no fault, and it is not there."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
-    absent: bool = False
 
 
 def doctor(
@@ -74,7 +50,7 @@ def doctor(
     if context:
         measure_context(socket, again=again, yes=yes, as_json=as_json)
         return
-    checks = self_tested() if self_test else all_checks(socket)
+    checks = test_of_itself() if self_test else all_checks(socket)
     ok = all(check.ok for check in checks)
     if as_json:
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
@@ -87,6 +63,12 @@ def doctor(
         raise typer.Exit(faults.FAILED)
 
 
+def test_of_itself() -> list[Check]:
+    from orchestrator.cli.self_test import self_tested
+
+    return self_tested()
+
+
 def lead(check: Check) -> str:
     if not check.ok:
         return "BAD "
@@ -94,26 +76,56 @@ def lead(check: Check) -> str:
 
 
 def all_checks(socket: str | None) -> list[Check]:
-    engine, (about_settings, chosen) = found_engine(), read_settings()
-    about_model = configured_model(chosen, engine_runs=engine.ok) if chosen else []
+    from orchestrator.reports.surroundings import built_engine
+
+    built, (about_settings, chosen) = built_engine(), read_settings()
+    about_model = configured_model(chosen, engine_runs=not built.fault) if chosen else []
     broken = plugin_failures(chosen)
-    machine = [
-        engine,
-        gpu(engine),
+    here = [
+        engine(built),
         git(),
-        folders(),
+        folders(chosen),
         room(chosen),
         stores(),
         plugins(broken),
         relevance(chosen),
         service(),
     ]
-    return [python(), about_settings, *about_model, *machine, *running_daemon(socket, broken)]
+    return [
+        python(),
+        about_settings,
+        *about_model,
+        *here,
+        *surroundings(built, chosen),
+        *running_daemon(socket, broken),
+    ]
 
 
-def checked(name: str, ok: bool, detail: str, fix: str) -> Check:
-    """What is good needs no mending."""
-    return Check(name, ok, detail, "" if ok else fix)
+def surroundings(built: "EngineBuild", chosen: "Settings | None") -> Iterator[Check]:
+    """The machine around the daemon: facts first, then what they mean."""
+    from orchestrator.instance import daemon_of
+    from orchestrator.reports import findings
+    from orchestrator.reports import surroundings as facts
+    from orchestrator.reports.doctor import gpu_names, worth
+
+    kernel, paths, driver, names = facts.Kernel(), local.paths(), facts.read_driver(), gpu_names(os.environ)
+    running = daemon_of(paths)
+    ours = facts.family(int(running.pid)) if running and running.pid.isdigit() else frozenset()
+    again = compile_again(cuda=True)
+    yield findings.gpu(names, built, again, nvcc())
+    yield findings.driver(driver, facts.cards_on_bus(kernel), built, again)
+    yield findings.servers(facts.servers(kernel, driver, ours | {os.getpid()}), gpu_counts=built.uses_gpu)
+    yield findings.watches(facts.watches(kernel, paths.codices / "catalog.sqlite", ours))
+    yield findings.swap(facts.swap(kernel, ours))
+    yield findings.speed(facts.timed(above(paths.cache)), worth(chosen, paths))
+    yield findings.clock(facts.clock([*paths.data.glob("*.sqlite3"), *paths.checkpoints.glob("*")]))
+
+
+def shared(chosen: "Settings | None", paths: "Paths") -> frozenset[Path]:
+    """What is open by a setting: the socket, and its folder, where a group may connect."""
+    if chosen is None or not chosen.serve.socket_group:
+        return frozenset()
+    return frozenset({paths.runtime, paths.socket})
 
 
 def python() -> Check:
@@ -130,38 +142,17 @@ def read_settings() -> tuple[Check, "Settings | None"]:
     return Check("settings", True, detail), loaded.settings
 
 
-def found_engine() -> Check:
-    """In a process of its own: a broken library may abort."""
-    code = (
-        "import llama_cpp as l; print(l.__version__, 'with GPU' if l.llama_supports_gpu_offload() else 'for the CPU');"
-        "print(l.llama_print_system_info().decode())"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        words = done.stderr.strip().splitlines()
-        return Check("engine", False, words[-1] if words else f"ended with {done.returncode}", compile_again())
-    built, features = done.stdout.strip().splitlines()[:2]
-    return Check("engine", True, f"llama-cpp-python {built}: {cpu_features(features)}")
+def engine(found: "EngineBuild") -> Check:
+    if found.fault:
+        return Check("engine", False, found.fault, compile_again(cuda=found.cuda))
+    built = "with GPU" if found.uses_gpu else "for CUDA" if found.cuda else "for the CPU"
+    return Check("engine", True, f"llama-cpp-python {found.version} {built}: {cpu_features(found.features)}")
 
 
 def cpu_features(said: str) -> str:
     """llama.cpp's `CPU : SSE3 = 1 | AVX2 = 1 | ...` as the names of what is on."""
     on = [part.partition("=")[0].rpartition(":")[2].strip() for part in said.split("|") if part.strip().endswith("= 1")]
     return " ".join(on) or "no CPU features"
-
-
-def gpu(engine: Check) -> Check:
-    """A GPU that the engine was not built for is the commonest reason for slow answers."""
-    from orchestrator.reports.doctor import gpu_names
-
-    names = gpu_names(os.environ)
-    if not names:
-        return Check("gpu", True, "the driver tells of no NVIDIA GPU; models run on the CPU", absent=True)
-    found = " and ".join(names)
-    built = " with GPU:" in engine.detail
-    detail = f"{found}, and the engine uses it" if built else f"{found}, but the engine was built for the CPU"
-    again = compile_again(cuda=True)
-    return checked("gpu", built, detail, again if nvcc() else f"{NVCC}, then: {again}")
 
 
 def nvcc() -> str | None:
@@ -174,17 +165,22 @@ def git() -> Check:
     return checked("git", found is not None, found or "not on PATH: no branch and no revision", "install git")
 
 
-def folders() -> Check:
+def folders(chosen: "Settings | None") -> Check:
     """Each, or the nearest folder above it that exists, must be ours to write to, and ours alone where it exists."""
-    paths = local.paths()
-    written = (paths.cache, paths.data, paths.state, paths.runtime)
-    for folder in written:
-        existing = above(folder)
+    from orchestrator.reports.findings import permissions
+    from orchestrator.reports.surroundings import open_paths
+
+    looked = kept_folders()
+    for existing in map(above, looked[:-1]):
         if not os.access(existing, os.W_OK):
             return Check("folders", False, f"{existing} may not be written to", f"sudo chown {os.getuid()} {existing}")
-        if existing == folder and folder.stat().st_mode & 0o077:
-            return Check("folders", False, f"{folder} is open to others", f"chmod 700 {folder}")
-    return Check("folders", True, ", ".join(map(str, written)))
+    return permissions(open_paths(looked, os.getuid(), shared(chosen, local.paths())), os.getuid(), looked)
+
+
+def kept_folders() -> list[Path]:
+    """Those that the daemon writes to, then the one that it only reads."""
+    paths = local.paths()
+    return [paths.cache, paths.data, paths.state, paths.runtime, paths.config]
 
 
 def room(chosen: "Settings | None") -> Check:
@@ -269,9 +265,14 @@ def running_daemon(socket: str | None, known: Sequence[str]) -> list[Check]:
             return [Check("daemon", False, detail, f"lore --socket {other.about}, or kill {other.pid}")]
         return [Check("daemon", absent, failure.message, failure.hint, absent=absent)]
     failing = [one for one in report.get("plugins", ()) if one not in known]
-    runs = Check("daemon", True, f"version {report.get('version', 'unknown')} runs")
+    version = str(report.get("version", "unknown"))
+    runs = checked("daemon", version == VERSION, f"version {version} runs{other_version(version)}", RESTART)
     told = [plugins(failing)] if failing else []
     return [runs, *told, *faults_of(report), archives(report["codices"])]
+
+
+def other_version(version: str) -> str:
+    return "" if version == VERSION else f", and this command is version {VERSION}: one was upgraded alone"
 
 
 def faults_of(report: Mapping[str, Any]) -> Iterator[Check]:
@@ -357,124 +358,3 @@ def floors(found: "ConfiguredModel") -> Check:
         return Check("floors", True, f"{size(held['own'])} on disk are of this file with these settings{other}")
     why = "the file or its settings changed since, or it was never asked" if held["other"] else "nothing was asked yet"
     return Check("floors", True, f"none on disk is of this file with these settings: {why}{other}")
-
-
-# ---- the self-test ---------------------------------------------------------------------------------------------------
-
-
-def self_tested() -> list[Check]:
-    """All steps up to the first that fails."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="lore-self-test-", ignore_cleanup_errors=True) as name:
-        return list(steps(Path(name)))
-
-
-def steps(folder: Path) -> Iterator[Check]:
-    environment = private(folder)
-    codex = folder / "demo"
-    codex.mkdir()
-    (codex / "main.py").write_text(SOURCE)
-    for number, actions in enumerate((("load", "ask"), ("ask",)), start=1):
-        started = time.monotonic()
-        with daemon(folder, environment) as problem:
-            yield checked(f"start {number}", not problem, problem or took(started), "lore serve, and read what it says")
-            if problem:
-                return
-            for action in actions:
-                check = loaded(codex, environment) if action == "load" else asked(environment, warm=number == 2)
-                yield check
-                if not check.ok:
-                    return
-
-
-def loaded(codex: Path, environment: Mapping[str, str]) -> Check:
-    started = time.monotonic()
-    event, fault = reported(environment, "load", str(codex), "--wait", "--no-watch")
-    detail = fault or f"{plural(event['codex'].get('files', 0), 'file')}, {took(started)}"
-    return checked("load", not fault, detail, "lore doctor")
-
-
-def asked(environment: Mapping[str, str], *, warm: bool) -> Check:
-    name = "ask again" if warm else "ask"
-    answer, fault = reported(environment, "ask", QUESTION, "-c", "demo", "--max-tokens", "24")
-    if fault:
-        return Check(name, False, fault, "lore doctor")
-    if NUMBER not in answer["answer"]:
-        return Check(name, False, f"the answer does not quote the code: {answer['answer']!r}", compile_again())
-    prompt, first = answer["lore"]["prompt"], answer["lore"]["timings"]["ttft_ms"]
-    return Check(name, True, f"{prompt['cached']} of {prompt['tokens']} tokens cached, {first:.0f} ms to the first")
-
-
-@contextmanager
-def daemon(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A running daemon; yields what kept it from getting ready, or nothing. It is stopped at the end."""
-    import socket
-
-    address = str(folder / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (folder / "log").open("wb") as log:
-        Path(address).unlink(missing_ok=True)
-        ready.bind(address)
-        command = [*LORE, "serve", "--model", QUOTER]
-        with_notify = {**environment, "NOTIFY_SOCKET": address}
-        process = subprocess.Popen(command, env=with_notify, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            yield "" if got_ready(ready, process) else f"it did not get ready: {end_of(folder / 'log')}"
-        finally:
-            stop(process)
-
-
-def got_ready(ready: "socket.socket", process: "subprocess.Popen[bytes]") -> bool:
-    """Whether READY=1 came before the process ended, or said nothing for too long."""
-    import select
-
-    ending = os.pidfd_open(process.pid)
-    try:
-        while ready in select.select([ready, ending], [], [], START_TIMEOUT_S)[0]:
-            if b"READY=1" in ready.recv(4096).split(b"\n"):
-                return True
-        return False
-    finally:
-        os.close(ending)
-
-
-def stop(process: "subprocess.Popen[bytes]") -> None:
-    process.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(30)
-    process.kill()  # nothing where it has ended
-    process.wait()
-
-
-def reported(environment: Mapping[str, str], *arguments: str) -> tuple[dict[str, Any], str]:
-    """The last object that a command prints; or {}, and what it complained of."""
-    command = [*LORE, *arguments, "--json"]
-    try:
-        done = subprocess.run(
-            command, env=environment, input="", capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {}, f"no end after {COMMAND_TIMEOUT_S:.0f} s"
-    if done.returncode != 0:
-        return {}, next(iter(done.stderr.strip().splitlines()), f"ended with {done.returncode}")
-    return json.loads(done.stdout.strip().splitlines()[-1]), ""
-
-
-def private(folder: Path) -> dict[str, str]:
-    """Every folder its own, and no setting of the user's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LORE_")}
-    places = {f"XDG_{name}": str(folder / name.lower()) for name in XDG}
-    for place in places.values():
-        Path(place).mkdir(mode=0o700)
-    return {**kept, **places, "HOME": str(folder)}
-
-
-def end_of(log: Path) -> str:
-    """What it said last; a fault of the command line says itself before its hint."""
-    lines = log.read_text(errors="replace").strip().splitlines()
-    faults = [line for line in lines if line.startswith("lore: ")]
-    return (faults or lines or ["it said nothing"])[-1]
-
-
-def took(since: float) -> str:
-    return f"{time.monotonic() - since:.1f} s"

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,19 +15,23 @@ from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
 from orchestrator.codices.state import kept_sizes
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.costs import PREFIX, Costs, checked
+from orchestrator.engine.model import EngineSpec, used
+from orchestrator.errors import LoreError
 from orchestrator.model.conditions import conditions_here
 from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.plugins import installed
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.models import placement_report, ranges
+from orchestrator.reports.surroundings import Worth
 from orchestrator.settings.model import PromptTable, Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.replies import KvRanges, TemplatePlacement
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
+FLOOR = 8192  # tokens of a small codex: a longer one takes longer for each of its tokens
 _DELETED = " (deleted)"  # as the kernel says it
 
 
@@ -123,8 +128,36 @@ def configured_model(settings: Settings, paths: Paths) -> ConfiguredModel | None
     )
 
 
-def floors_on_disk(model: Path, offload: Offload, checkpoints: Path) -> dict[str, int]:
-    """Bytes of checkpoints that this file, loaded so, can use (`own`), and of all others (`other`)."""
+def worth(settings: Settings | None, paths: Paths) -> Worth | None:
+    """A token of the configured model on disk, against computing it as the engine has learned; None before it has."""
+    if settings is None:
+        return None
+    try:
+        found = configured_model(settings, paths)
+    except LoreError:
+        return None  # told by the check of the model
+    if found is None or found.bytes_per_token is None:
+        return None
+    learned = known_costs(paths.checkpoints, fingerprint_of(found.file.path, found.offload))
+    if learned is None:
+        return None
+    return Worth(found.bytes_per_token, learned.prefill(settings.model.batch).per_token(0, FLOOR) / 1000)
+
+
+def known_costs(checkpoints: Path, own: str) -> Costs | None:
+    """Those that were learned last with this file and these settings; None where none were."""
+    files = sorted(checkpoints.glob(f"{PREFIX}{own}-*"), key=used, reverse=True)
+    for file in files:
+        costs = Costs()
+        with suppress(OSError, ValueError):
+            costs.resume(checked(file.read_bytes()))
+            if costs.known:
+                return costs
+    return None
+
+
+def fingerprint_of(model: Path, offload: Offload) -> str:
+    """Of its cells' values, as the names of checkpoints have it."""
     from orchestrator.engine.llama.model_files import fingerprint
 
     spec = EngineSpec(  # as far as cells depend on it
@@ -135,7 +168,12 @@ def floors_on_disk(model: Path, offload: Offload, checkpoints: Path) -> dict[str
         small_windows=offload.plan.small_windows > 0,
         context=offload.context or 0,
     )
-    own, found = fingerprint(spec)[:32], {"own": 0, "other": 0}
+    return fingerprint(spec)[:32]
+
+
+def floors_on_disk(model: Path, offload: Offload, checkpoints: Path) -> dict[str, int]:
+    """Bytes of checkpoints that this file, loaded so, can use (`own`), and of all others (`other`)."""
+    own, found = fingerprint_of(model, offload), {"own": 0, "other": 0}
     for folder in checkpoints.iterdir() if checkpoints.is_dir() else ():
         if folder.is_dir():
             found["own" if folder.name == own else "other"] += sum(one.stat().st_size for one in folder.iterdir())

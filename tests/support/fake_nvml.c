@@ -1,6 +1,7 @@
 /* A stand-in for the NVIDIA driver's libnvidia-ml.so.1: NVML's names and structs, values from a text file.
  *
  * $FAKE_NVML_FILE is read again at every call, so a test changes a running program by rewriting it:
+ *     driver 550.54.14            cuda 12040
  *     count 1                     0.total 25769803776      0.free 20000000000     0.name NVIDIA Stand-in
  *     0.uuid GPU-...              0.utilisation 37         0.power 120000         0.power_limit 350000
  *     0.power_default 350000      0.temperature 61         0.reasons 4            0.pstate 2
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, LOST = 15 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, NO_DRIVER = 9, LOST = 15, MISMATCH = 18 };
 enum { MOST_GPUS = 16 };
 
 typedef struct gpu { int index; } gpu;
@@ -114,9 +115,25 @@ const char *nvmlErrorString(int code) {
     case UNINITIALIZED: return "Uninitialized";
     case NOT_SUPPORTED: return "Not Supported";
     case NO_DRIVER: return "Driver Not Loaded";
+    case MISMATCH: return "Driver/library version mismatch";
     case LOST: return "GPU is lost";
     default: return "Unknown Error";
     }
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned int size) {
+    int code = begin("nvmlSystemGetDriverVersion", NULL);
+    if (code != SUCCESS) return code;
+    return value("driver", version, size) ? SUCCESS : NOT_SUPPORTED;
+}
+
+int nvmlSystemGetCudaDriverVersion(int *version) {
+    unsigned long long wide;
+    int code = begin("nvmlSystemGetCudaDriverVersion", NULL);
+    if (code != SUCCESS) return code;
+    if (!number_of("cuda", &wide)) return NOT_SUPPORTED;
+    *version = (int)wide;
+    return SUCCESS;
 }
 
 int nvmlDeviceGetCount_v2(unsigned int *count) {

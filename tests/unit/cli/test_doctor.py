@@ -11,11 +11,12 @@ from orchestrator.cli.doctor import (
     archives,
     cpu_features,
     embedding,
+    engine,
     faults_of,
-    found_engine,
 )
 from orchestrator.cli.local import settings
 from orchestrator.model.offloading import engine_offloads
+from orchestrator.reports.surroundings import built_engine
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_cpu_features_are_those_that_are_on():
 def test_the_engine_is_not_looked_for_in_the_folder_that_one_is_in(tmp_path, monkeypatch):
     (tmp_path / "llama_cpp.py").write_text("raise SystemExit('code of a codebase that nobody trusts')")
     monkeypatch.chdir(tmp_path)
-    assert found_engine().ok
+    assert engine(built_engine()).ok
 
 
 # ---- --context -------------------------------------------------------------------------------------------------------
