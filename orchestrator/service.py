@@ -170,6 +170,19 @@ class Thought:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """What an answer took, beside what its lore object says. `rounds`: how often the model was asked again with what our
+    tools found. `prefilled` prompt tokens were computed in `prefill_ms`, of all rounds. `tokens`: of the first prompt, by
+    block and by where they came from. `cut`: what the governor left out or shortened, by its kind."""
+
+    rounds: int = 0
+    prefilled: int = 0
+    prefill_ms: float = 0.0
+    tokens: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Answered:
     """The last event of every ask."""
 
@@ -178,6 +191,7 @@ class Answered:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    effort: Effort = Effort()
 
 
 @dataclass(frozen=True)

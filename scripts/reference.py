@@ -1,4 +1,4 @@
-"""Writes docs/reference/: every setting, command and route, read from the program itself; `--check` only compares.
+"""Writes docs/reference/: every setting, command, route, metric and event, read from the program; `--check` only compares.
 
 A page is made from what the program would do, so it can be stale but not wrong; a test holds that it is not stale.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import reference_http
+import reference_metrics
 from reference_http import cell
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +45,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page,
         "commands.md": commands_page,
         "http.md": reference_http.page,
+        "metrics.md": reference_metrics.page,
     }
     return {name: "\n".join(make()) + "\n" for name, make in makers.items()}
 

@@ -1,4 +1,4 @@
-"""The documents tell of every command, setting and route, and of nothing else; links in them lead somewhere."""
+"""The documents tell of every command, setting, route and metric, and of nothing else; links in them lead somewhere."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ COMMAND = re.compile(r"`(?:\.venv/bin/)?(lore(?: +[a-z][a-z-]*)+)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", ["settings.md", "commands.md", "http.md"])
+@pytest.mark.parametrize("page", ["settings.md", "commands.md", "http.md", "metrics.md"])
 def test_the_reference_is_what_the_program_says_of_itself(page):
     assert reference.is_current(page, reference.pages()[page]), "run `make docs`"
 

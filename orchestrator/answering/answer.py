@@ -372,6 +372,7 @@ class Answers:
             prompt_tokens=lore.prompt.tokens,
             cached_tokens=lore.prompt.cached,
             completion_tokens=sum(one.generated for one in completions),
+            effort=report.effort(prepared, prepared.composed.assembled, self._placed(reuse), completions),
         )
 
     def _lore(
@@ -379,7 +380,7 @@ class Answers:
     ) -> Lore:
         prompt, codex_state = prepared.composed.assembled, prepared.codex_state
         info = self.client.info
-        parts = report.placed(reuse, gpu=info is not None and info.device != "CPU")
+        parts = self._placed(reuse)
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.found.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
@@ -409,6 +410,10 @@ class Answers:
                 left_out=prepared.within.left_out(in_session=prepared.in_session),
             ),
         )
+
+    def _placed(self, reuse: Iterable[Reuse]) -> tuple[Reuse, ...]:
+        info = self.client.info
+        return report.placed(reuse, gpu=info is not None and info.device != "CPU")
 
     # -- planning
 

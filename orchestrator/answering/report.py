@@ -1,5 +1,6 @@
 """What an answer says of itself, from the prompt's seams and what the engine reported. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
 from orchestrator.relevance.gate import Decided, GateRules, Relevance
 from orchestrator.relevance.ledger import RuleFigures, changes_of, patch_of, patch_text
+from orchestrator.service import Effort
 from orchestrator.wire.answers import (
     BlockState,
     DraftCounts,
@@ -49,15 +51,48 @@ def block_states(prompt: Assembled, reuse: Sequence[Reuse]) -> tuple[BlockState,
 
 
 def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockState:
-    shares: dict[Tier, int] = {}
+    shares = _shares(start, end, reuse)
+    source = max(shares, key=lambda tier: shares[tier]) if shares else Tier.COMPUTED
+    return BlockState.model_validate(
+        {"kind": kind, "tokens": end - start, "cached": shares.total(), "from": source.value}
+    )
+
+
+def effort(
+    prepared: PreparedQuestion, prompt: Assembled, reuse: Sequence[Reuse], completions: Sequence[Completion]
+) -> Effort:
+    """`reuse`: of the first prompt, where it truly was."""
+    timings = [one.timings for one in completions if one.computed]
+    taken = {kind.name.lower(): count for kind, count in prepared.within.taken.items()}
+    if prepared.cut:
+        taken["result"] = taken.get("result", 0) + len(prepared.cut)
+    return Effort(
+        rounds=max(0, len(completions) - 1),
+        prefilled=sum(one.computed for one in completions),
+        prefill_ms=sum(max(0.0, one.first_token_ms - one.queue_ms) for one in timings),
+        tokens=block_tokens(prompt, reuse),
+        cut=taken,
+    )
+
+
+def block_tokens(prompt: Assembled, reuse: Sequence[Reuse]) -> dict[tuple[str, str], int]:
+    """Tokens of the prompt, by block and by the tier that they came from. `reuse` has no gaps but computed tokens."""
+    found = Counter[tuple[str, str]]()
+    for kind, start, end in prompt.seams:
+        shares = _shares(start, end, reuse)
+        found.update({(str(kind), tier.value): tokens for tier, tokens in shares.items()})
+        found[str(kind), Tier.COMPUTED.value] += end - start - shares.total()
+    return dict(found)
+
+
+def _shares(start: int, end: int, reuse: Iterable[Reuse]) -> Counter[Tier]:
+    """How many tokens of the half-open range needed no computing, by tier."""
+    shares = Counter[Tier]()
     for part in reuse:
         shared = min(end, part.end) - max(start, part.start)
         if shared > 0 and part.tier is not Tier.COMPUTED:
-            shares[part.tier] = shares.get(part.tier, 0) + shared
-    source = max(shares, key=lambda tier: shares[tier]) if shares else Tier.COMPUTED
-    return BlockState.model_validate(
-        {"kind": kind, "tokens": end - start, "cached": sum(shares.values()), "from": source.value}
-    )
+            shares[part.tier] += shared
+    return shares
 
 
 def prompt_state(prompt: Assembled, reuse: Sequence[Reuse], left: int) -> PromptState:

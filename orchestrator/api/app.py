@@ -25,6 +25,7 @@ from orchestrator.api.http import PRINCIPAL_KEY, ClientGoneError, Unauthorized, 
 from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
+from orchestrator.reports.turns import TurnMeter
 from orchestrator.service import Principal, Service
 from orchestrator.wire.answers import Waiting
 from orchestrator.wire.places import HEADER
@@ -132,11 +133,11 @@ def create_app(
     """`hosts`: Host headers allowed over TCP; empty serves Unix sockets alone. `unknown_model`, `move_volatile`: as the
     settings have it.
     `stopping` is set when the daemon ends."""
-    gate = Gate()
+    gate, turns = Gate(), TurnMeter()
     stopping = stopping or asyncio.Event()
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Authentication, sigils=sigils, hosts=hosts, release=version, gate=gate)],
+        middleware=[Middleware(Authentication, sigils=sigils, hosts=hosts, release=version, gate=gate, turns=turns)],
         exception_handlers={
             LoreError: http.on_lore_error,
             HTTPException: http.on_http_error,
@@ -147,7 +148,8 @@ def create_app(
     app.router.redirect_slashes = False  # a body would have to be sent twice, and a name may end with one
     app.state.service = service
     app.state.gate = gate
-    app.state.queue = QuestionQueue(queue, stopping)
+    app.state.turns = turns
+    app.state.queue = QuestionQueue(queue, stopping, turns)
     app.state.going_on = set()  # sessions, by their user's number and name, in which a response is being made
     app.state.stopping = stopping
     app.state.unknown_model = unknown_model
@@ -216,12 +218,15 @@ class Gate:
 class Authentication:
     """ASGI middleware of all requests. `hosts` are the Host headers allowed over TCP."""
 
-    def __init__(self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str, gate: Gate) -> None:
+    def __init__(
+        self, app: ASGIApp, sigils: Sigils, hosts: frozenset[str], release: str, gate: Gate, turns: TurnMeter
+    ) -> None:
         self.app = app
         self.sigils = sigils
         self.hosts = hosts
         self.release = release
         self.gate = gate
+        self.turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.monotonic()
@@ -237,7 +242,9 @@ class Authentication:
         try:
             principal = self.recognised(scope)
         except LoreError as error:
+            self.turns.refused(error.code)
             await problem(error)(scope, receive, stamped)
+            self.turns.responded(status)
             return
         scope.setdefault("state", {})[PRINCIPAL_KEY] = principal
         try:
@@ -265,6 +272,7 @@ class Authentication:
 
     def record(self, scope: Scope, principal: Principal, status: int, seconds: float) -> None:
         """Neither queries nor bodies: they hold what people ask."""
+        self.turns.responded(status)
         level = logging.DEBUG if scope["method"] == "GET" else logging.INFO
         log.log(
             level,
@@ -282,10 +290,11 @@ class Authentication:
 
 
 class QuestionQueue:
-    """`most` asks may wait; `stopping` is set when the daemon ends."""
+    """`most` asks may wait; `stopping` is set when the daemon ends. `turns` counts them."""
 
-    def __init__(self, most: int, stopping: asyncio.Event) -> None:
+    def __init__(self, most: int, stopping: asyncio.Event, turns: TurnMeter) -> None:
         self.waiting = 0
+        self._turns = turns
         self._most = most
         self._stopping = stopping
 
@@ -294,17 +303,20 @@ class QuestionQueue:
 
         Closing this closes `events`.
         """
-        async with closing(events):
-            if self.waiting >= self._most:
-                raise Full(f"{self.waiting} questions wait already", "ask again later, or raise serve.queue")
-            begun = False
-            async with closing(self._turn(events)) as turn:
-                async for event in turn:
-                    begun = not isinstance(event, Waiting)
-                    yield event
-            if begun:
-                async for event in events:
-                    yield event
+        with self._turns.turn() as metered:
+            async with closing(events):
+                if self.waiting >= self._most:
+                    raise Full(f"{self.waiting} questions wait already", "ask again later, or raise serve.queue")
+                begun = False
+                async with closing(self._turn(events)) as turn:
+                    async for event in turn:
+                        begun = not isinstance(event, Waiting)
+                        metered.saw(event)
+                        yield event
+                if begun:
+                    async for event in events:
+                        metered.saw(event)
+                        yield event
 
     async def _turn(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """Events until the answer begins, which is the last of them."""

@@ -229,8 +229,9 @@ def problem(error: LoreError) -> Response:
     return Reply(error_reply(error.code, error.message, error.hint), row.status, headers=headers)
 
 
-async def on_lore_error(_: Request, error: Exception) -> Response:
+async def on_lore_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, LoreError)
+    request.app.state.turns.refused(error.code)
     return problem(error)
 
 
@@ -239,6 +240,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
     hint = hint_of(error.status_code, (error.headers or {}).get("Allow", ""))
+    request.app.state.turns.refused(code)
     body = error_reply(code, f"{request.method} {request.url.path}: {error.detail}", hint, error.status_code)
     return Reply(body, error.status_code, headers=error.headers)
 
@@ -249,8 +251,9 @@ def hint_of(status: int, allowed: str) -> str:
     return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
 
 
-async def on_our_fault(_: Request, __: Exception) -> Response:
+async def on_our_fault(request: Request, __: Exception) -> Response:
     """What nobody foresaw. The server logs the traceback, and closes the connection; the client is told only that."""
+    request.app.state.turns.refused("failed")
     headers = {"Connection": "close"}
     return Reply(error_reply("failed", "the daemon made an error", "its log has the details"), 500, headers=headers)
 
@@ -280,18 +283,19 @@ class EventStream(Response):
         self.rest = rest
         self.raw_headers = list(STREAM_HEADERS)
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with closing(self.rest):
             with suppress(ClientGoneError):
-                await while_connected(receive, self.write(send))
+                await while_connected(receive, self.write(scope, send))
 
-    async def write(self, send: Send) -> None:
+    async def write(self, scope: Scope, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(part(self.first))
         try:
             async for chunk in self.rest:
                 await send(part(chunk))
         except LoreError as error:
+            scope["app"].state.turns.refused(error.code)
             await send(part(data(error_reply(error.code, error.message, error.hint))))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

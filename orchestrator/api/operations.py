@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
-from orchestrator.reports.cache import metrics
+from orchestrator.reports.metrics import metrics
 from orchestrator.settings.units import in_seconds
 from orchestrator.wire.answers import StrategyState
 from orchestrator.wire.base import ReplyShape
@@ -380,11 +380,13 @@ async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
 
 @route("GET", "/metrics")
 async def prometheus(call: ApiCall) -> Response:
-    """The same figures in Prometheus' text format; those of memories are the asking user's, with `memory:read`."""
+    """[Metrics](metrics.md) in Prometheus' text format: of all users together, but for those of memories, which are the
+    asking user's, with `memory:read`."""
     ready, _ = await call.service.ready()
     status, cache = await call.service.status(call.principal), await call.service.cache()
     memory = await call.service.memory_stats(call.principal) if call.principal.may("memory:read") else None
-    return PlainTextResponse(metrics(status, cache, memory, ready=ready), media_type=PROMETHEUS)
+    counted = call.request.app.state.turns.metrics()
+    return PlainTextResponse(metrics(status, cache, memory, counted, ready=ready), media_type=PROMETHEUS)
 
 
 @route("GET", "/openapi.json")

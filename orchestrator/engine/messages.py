@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ OVERRUN_FACTOR = 10.0
 OVERRUN_LEAST_SECONDS = 30.0
 UNSAVED = "unsaved"  # a pool of which nothing is written to disk
 MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
+# Upper bounds, in seconds, of what steps are counted by: from an answer's on a GPU to a full one on two cores.
+STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HEADER = struct.Struct("<Q")  # the length of a batch
 Ids = bytes
 
@@ -460,6 +463,18 @@ UNSEEN = PrefillCost(1.0, 1 / 4096)
 
 
 @dataclass(frozen=True)
+class StepTimes:
+    """Steps by how long the backend took: counts by bucket of STEP_BOUNDS_S, the last one above them all; their sum."""
+
+    counts: tuple[int, ...] = (0,) * (len(STEP_BOUNDS_S) + 1)
+    seconds: float = 0.0
+
+    def and_one(self, seconds: float) -> "StepTimes":
+        at = bisect_left(STEP_BOUNDS_S, seconds)
+        return StepTimes((*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :]), self.seconds + seconds)
+
+
+@dataclass(frozen=True)
 class EngineSnapshot:
     """The engine after a step. Immutable; published, never asked for."""
 
@@ -473,6 +488,7 @@ class EngineSnapshot:
     steps: int = 0
     prefill_share: float = 1.0
     counters: Mapping[str, float] = field(default_factory=dict)
+    step_times: StepTimes = StepTimes()
 
 
 FromChild = (

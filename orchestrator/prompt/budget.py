@@ -75,6 +75,13 @@ class Governed:
         """All that the prompt lacks, in sentences."""
         return (*_earlier_reported(self), *_gist_reported(self), *self.cut)
 
+    @property
+    def taken(self) -> dict[SourceKind, int]:
+        """How many things of each kind were taken away for this prompt, that the last one had; text of filler is one."""
+        fell = {SourceKind.EXCHANGE: self.turn.state.gone - self.earlier}
+        counts = {**self.lost, SourceKind.FILLER: min(1, self.lost[SourceKind.FILLER]), **fell}
+        return {kind: count for kind, count in counts.items() if count}
+
     def left_out(self, *, in_session: bool) -> str:
         """The same in one line; '' where nothing is missing."""
         state = self.turn.state

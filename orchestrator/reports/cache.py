@@ -5,11 +5,8 @@ computed.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from orchestrator.engine.messages import EngineSnapshot
-from orchestrator.wire.memories import MemoryStats
 from orchestrator.wire.status import (
     CacheFaults,
     CacheReply,
@@ -19,38 +16,10 @@ from orchestrator.wire.status import (
     DraftFigures,
     Evictions,
     Restores,
-    StatusReply,
 )
 
 FRESH = "no prompt was answered since the model was loaded: the figures begin anew with each load, as after a pause"
 WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floors and turns end"
-PREFIX = "lorekeep"
-LEVELS = ("calm", "elevated", "high", "critical")
-TOKENS = {
-    "prompt": "tokens of all prompts",
-    "cached": "prompt tokens that were at hand",
-    "computed": "prompt tokens that were computed",
-    "generated": "tokens of answers",
-    "padded": "tokens computed to fill steps",
-}
-PLACES = {"vram": "the live cache", "ram": "checkpoints in RAM", "disk": "checkpoints on disk"}
-FAULTS = {
-    "misses": ("checkpoint_misses", "checkpoints that were gone when they were wanted"),
-    "damaged": ("checkpoint_damaged", "checkpoints whose checksum was wrong"),
-    "write_failures": ("checkpoint_write_failures", "checkpoints that could not be written"),
-    "failed_steps": ("failed_steps", "steps that failed, after which a pool was made anew"),
-    "broken_pools": ("broken_pools", "pools given up because their cells were not what they should be"),
-}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """`name` without the prefix; `says` what it counts."""
-
-    name: str
-    kind: str
-    says: str
-    value: float
 
 
 def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool, away: str = "") -> CacheReply:
@@ -105,54 +74,3 @@ def tier(tokens: int, prompt: int, size: int, memory: str) -> CacheTier:
 def share(part: int, whole: int) -> float | None:
     """None where there was nothing to hit."""
     return round(part / whole, 4) if whole else None
-
-
-def metrics(status: StatusReply, cache: CacheReply, memory: MemoryStats | None = None, *, ready: bool) -> str:
-    """From the reports. Names end in their unit; what only grows ends in `_total`. What was not measured has no line."""
-    return "".join(lines(one) for one in (*now(status, ready=ready), *since_start(cache), *remembered(memory)))
-
-
-def lines(one: Figure) -> str:
-    name = f"{PREFIX}_{one.name}"
-    return f"# HELP {name} {one.says}\n# TYPE {name} {one.kind}\n{name} {one.value}\n"
-
-
-def now(status: StatusReply, *, ready: bool) -> Iterator[Figure]:
-    engine, governor = status.engine, status.governor
-    yield Figure("ready", "gauge", "1 when an answer can be given", int(ready))
-    yield Figure("paused", "gauge", "1 while the model is out of the memory", int(status.paused is not None))
-    yield Figure("engine_restarts_total", "counter", "engine processes that ended and were replaced", engine.restarts)
-    yield Figure("answering_jobs", "gauge", "questions whose answer is being generated", engine.answering)
-    yield Figure(
-        "prefilling_jobs",
-        "gauge",
-        "prompts being computed: of questions, and of codices in advance",
-        engine.prefills,
-    )
-    yield Figure("waiting_jobs", "gauge", "prompts that wait for room in the engine", status.queue.waiting)
-    yield Figure("kv_bytes", "gauge", "bytes of the live cache, with what it does not use yet", engine.kv_bytes)
-    if governor.level in LEVELS:
-        levels = ", ".join(f"{at} {level}" for at, level in enumerate(LEVELS))
-        yield Figure("pressure_level", "gauge", levels, LEVELS.index(governor.level))
-    if governor.pressure is not None:
-        says = "memory in use, as a share of what weights and buffers leave"
-        yield Figure("pressure_ratio", "gauge", says, round(governor.pressure, 4))
-
-
-def remembered(memory: MemoryStats | None) -> Iterator[Figure]:
-    """Of the user who asks."""
-    for one in () if memory is None else memory.figures:
-        if one.value is not None:
-            yield Figure(f"memory_{one.name}", "gauge", one.says, one.value)
-
-
-def since_start(cache: CacheReply) -> Iterator[Figure]:
-    """Counters begin anew with every engine process."""
-    for name, tokens in cache.tokens:
-        yield Figure(f"{name}_tokens_total", "counter", TOKENS[name], tokens)
-    for name, tier in cache.tiers:
-        yield Figure(f"{name}_hit_tokens_total", "counter", f"prompt tokens from {PLACES[name]}", tier.tokens)
-        yield Figure(f"{name}_cache_bytes", "gauge", f"bytes of {PLACES[name]}", tier.bytes)
-    for fault, count in cache.faults:
-        name, says = FAULTS[fault]
-        yield Figure(f"{name}_total", "counter", says, count)

@@ -17,7 +17,7 @@ from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.engine.messages import CacheContent, TicketState
+from orchestrator.engine.messages import STEP_BOUNDS_S, CacheContent, TicketState
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import Gpu, LoadingConditions
@@ -52,6 +52,7 @@ from orchestrator.wire.status import (
     RunningModel,
     SensorsReport,
     StatusReply,
+    StepReport,
     TicketReport,
 )
 
@@ -231,6 +232,7 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
         prefill=prefill,
         pools=tuple(PoolReport.of(pool) for pool in snapshot.pools),
         cache=dict(snapshot.counters),
+        steps=StepReport.of(snapshot.step_times, bounds=STEP_BOUNDS_S),
     )
 
 

@@ -41,6 +41,14 @@ class PoolReport(ReplyShape):
     bytes: int = Field(description="of memory")
 
 
+class StepReport(ReplyShape):
+    """Steps of the engine's process by how long the model took for each."""
+
+    bounds: tuple[float, ...] = Field(description="seconds: upper bounds of buckets, the last bucket has none")
+    counts: tuple[int, ...] = Field(description="steps in each bucket")
+    seconds: float = Field(description="of all together")
+
+
 class EngineReport(ReplyShape):
     """The engine's process."""
 
@@ -58,6 +66,7 @@ class EngineReport(ReplyShape):
     prefill: PrefillReport | None = Field(description="the floor of one of them; none where none has one")
     pools: tuple[PoolReport, ...] = Field(description="the live caches")
     cache: dict[str, int | float] = Field(description="the engine's counters since its start")
+    steps: StepReport | None = Field(None, description="how long they took; none from an older daemon")
 
 
 class GpuSensors(ReplyShape):

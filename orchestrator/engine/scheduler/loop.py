@@ -291,6 +291,7 @@ class Loop:
             steps=self.counters.steps,
             prefill_share=self._limits.prefill_share,
             counters=self._figures(),
+            step_times=self._stepping.times,
         )
 
     def _figures(self) -> dict[str, float]:

@@ -29,7 +29,7 @@ from orchestrator.engine.backend import Backend, BackendError, Run, SchemaRefuse
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, ids_to_bytes
+from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, StepTimes, ids_to_bytes
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
 
 LOGIT_ROWS = 64  # rows of a step that may have logits
@@ -86,6 +86,7 @@ class Stepping:
         self._counters = reporting.counters
         self._reporting = reporting
         self._watch = watch
+        self.times = StepTimes()
 
     def run(self, step: Step, pool: Pool, tickets: Mapping[int, Ticket]) -> None:
         """Computes a step. Raises BackendError, after which the pool is not to be trusted."""
@@ -138,9 +139,11 @@ class Stepping:
         began = self._reporting.clock()
         with self._watch(seconds):
             pool.memory.decode(runs)
+        taken = self._reporting.clock() - began
         if not first:
-            self._costs.learn(rows, cells, max(0.01, (self._reporting.clock() - began) * 1000), outputs)
+            self._costs.learn(rows, cells, max(0.01, taken * 1000), outputs)
         self._counters.steps += 1
+        self.times = self.times.and_one(taken)
 
     # -- what it made of them
 

@@ -13,6 +13,7 @@ from support.waiting import SOON
 from orchestrator.api.app import Gate, QuestionQueue
 from orchestrator.api.http import while_serving
 from orchestrator.errors import EngineFailed, Full, NotReady
+from orchestrator.reports.turns import TurnMeter
 from orchestrator.service import AskEvent, Text
 from orchestrator.wire.answers import Waiting
 
@@ -47,7 +48,7 @@ class Asked:
 
 def line(most: int = 2) -> tuple[QuestionQueue, asyncio.Event]:
     stopping = asyncio.Event()
-    return QuestionQueue(most, stopping), stopping
+    return QuestionQueue(most, stopping, TurnMeter()), stopping
 
 
 async def test_who_comes_to_a_full_line_is_refused_before_anything_is_done() -> None:

@@ -4,12 +4,10 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.wire_shapes import filled
 
 from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
 from orchestrator.engine.scheduler.ticket import Counters, Ticket
-from orchestrator.reports.cache import FRESH, WHOLE, cache_report, metrics
-from orchestrator.wire.status import StatusReply
+from orchestrator.reports.cache import FRESH, WHOLE, cache_report
 
 
 def report(counted, **options):
@@ -66,19 +64,3 @@ def test_without_a_gpu_the_cells_lie_in_ram_and_with_one_in_vram():
 
 def test_a_model_whose_memory_cannot_be_cut_is_named():
     assert told({"prompt_tokens": 1}, ranges=False)["note"] == WHOLE
-
-
-def test_metrics_are_lines_of_a_name_and_a_number_each_with_its_type_and_what_it_counts():
-    status = filled(
-        StatusReply,
-        engine={"restarts": 1, "kv_bytes": 4096, "answering": 1, "prefills": 2},
-        governor={"level": "high", "pressure": 0.9},
-        queue={"running": 3, "waiting": 4},
-    )
-    lines = metrics(status, report({"cached_tokens": 900, "prompt_tokens": 1000}), ready=True).splitlines()
-    values = {name: float(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
-    assert len(lines) == 3 * len(values)
-    assert all(len(line.split()) > 4 for line in lines if line.startswith("# HELP"))
-    assert [values[f"lorekeep_{name}_jobs"] for name in ("answering", "prefilling", "waiting")] == [1, 2, 4]
-    assert (values["lorekeep_ready"], values["lorekeep_pressure_level"]) == (1, 2)
-    assert values["lorekeep_cached_tokens_total"] == 900

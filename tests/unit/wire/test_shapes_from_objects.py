@@ -18,7 +18,7 @@ from governor.readings import GpuReading, HostReading
 from orchestrator.answering.sessions import Session
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, TicketState
+from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, StepTimes, TicketState
 from orchestrator.errors import LoreError
 from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry
@@ -62,6 +62,7 @@ SOURCES: dict[str, object] = {
     "SearchHit": ChunkHit,
     "SessionExport": Session,
     "SessionRow": Session,
+    "StepReport": StepTimes,
     "StrategyState": Decision,
     "SymbolRow": FoundSymbol,
     "FileLines": LinesOfFile,
