@@ -38,7 +38,7 @@ format: install ## rewrite what check would refuse
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: install   ## write docs/reference anew from the program itself
+docs: install   ## write docs/reference, manual pages and completions anew from the program itself
 	@$(BIN)/python scripts/reference.py
 
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench

@@ -1,4 +1,5 @@
-"""Writes docs/reference/: every setting, command, route, metric and event, read from the program; `--check` only compares.
+"""Writes docs/reference/: every setting, command, route, metric and event, read from the program, and share/: manual
+pages of the commands, and completions for shells. `--check` only compares.
 
 A page is made from what the program would do, so it can be stale but not wrong; a test holds that it is not stale.
 """
@@ -8,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import manual
 import reference_http
 import reference_metrics
 from reference_http import cell
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
+SHARE = ROOT / "share"
 
 SETTINGS = """\
 # Settings
@@ -22,22 +25,38 @@ TOML in `/etc/lorekeep/config.toml`, then `$XDG_CONFIG_HOME/lorekeep/config.toml
 ones win, key by key. The variable of `model.gpu_layers` is `LORE_MODEL__GPU_LAYERS`. `lore config show` prints the
 value in force and where it came from; `lore config check` refuses unknown keys and names the nearest known one.
 """
-COMMANDS = """\
+COMMANDS = f"""\
 # Commands
 
-Results go to stdout, everything else to stderr. Exit status: 0 done; 1 failed; 2 usage; 3 daemon not reachable; 4 over
-budget; 5 nothing found; 6 not permitted; 7 paused; 8 not ready in time; 130 Ctrl-C.
+Results go to stdout, everything else to stderr. `man lore` and `man lore-ask` have the same. Exit status:
+{"; ".join(f"{status} {meaning}" for status, meaning in manual.EXIT.items())}.
 """
 
 
 def main() -> None:
-    stale = [name for name, text in pages().items() if not is_current(name, text)]
+    wanted = files()
+    stale = [path for path, text in wanted.items() if not is_current(path, text)]
+    gone = [path for path in written() if path not in wanted]
     if "--check" in sys.argv[1:]:
-        raise SystemExit(f"stale: {', '.join(stale)}; run `make docs`" if stale else 0)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in stale:
-        (FOLDER / name).write_text(pages()[name])
-        print(f"wrote docs/reference/{name}")
+        raise SystemExit(f"stale: {', '.join(map(str, stale + gone))}; run `make docs`" if stale + gone else 0)
+    for path in gone:
+        path.unlink()
+    for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path])
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+def files() -> dict[Path, str]:
+    """Everything that is written, by its place."""
+    return {FOLDER / name: text for name, text in pages().items()} | {
+        SHARE / name: text for name, text in manual.files().items()
+    }
+
+
+def written() -> list[Path]:
+    """What lies there now."""
+    return [path for path in (*FOLDER.glob("*.md"), *SHARE.rglob("*")) if path.is_file()]
 
 
 def pages() -> dict[str, str]:
@@ -50,8 +69,7 @@ def pages() -> dict[str, str]:
     return {name: "\n".join(make()) + "\n" for name, make in makers.items()}
 
 
-def is_current(name: str, text: str) -> bool:
-    path = FOLDER / name
+def is_current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text() == text
 
 

@@ -59,7 +59,7 @@ def route(one: Node, shapes: Node) -> Iterator[str]:
     given = one["responses"]["200"]
     if "$ref" in given["content"].get("application/json", {}).get("schema", {}):
         yield from ("", "Gives:", "", *table(shapes[referred(given)]))
-    for event in given["content"].get("text/event-stream", {}).get("x-events", ()):
+    for event in events_of(given["content"]):
         found = shapes[shape_name(event)]
         yield from ("", f"Event {found['title']}: {first_line(found)}", "", *table(found))
     if codes := codes_of(one):
@@ -109,7 +109,14 @@ def at_route(one: Node) -> Iterator[str]:
         for each in nodes
         if "$ref" in each.get("application/json", {}).get("schema", {})
     )
-    yield from map(shape_name, content.get("text/event-stream", {}).get("x-events", ()))
+    yield from map(shape_name, events_of(content))
+
+
+def events_of(content: Node) -> list[Node]:
+    if "text/event-stream" not in content:
+        return []
+    found: list[Node] = content["text/event-stream"]["schema"]["properties"]["data"]["contentSchema"]["anyOf"]
+    return found
 
 
 def table(schema: dict[str, Any]) -> Iterator[str]:

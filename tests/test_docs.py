@@ -1,11 +1,14 @@
 """The documents tell of every command, setting, route and metric, and of nothing else; links in them lead somewhere."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import reference
 from openapi_spec_validator import validate
+from private_daemon import LORE
 
 from orchestrator.api.app import routes
 from orchestrator.wire.openapi import document
@@ -14,13 +17,54 @@ from orchestrator.wire.printed import PRINTED, json_schema
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+MANUAL = sorted((ROOT / "share" / "man" / "man1").glob("*.1"))
 COMMAND = re.compile(r"`(?:\.venv/bin/)?(lore(?: +[a-z][a-z-]*)+)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", ["settings.md", "commands.md", "http.md", "metrics.md"])
-def test_the_reference_is_what_the_program_says_of_itself(page):
-    assert reference.is_current(page, reference.pages()[page]), "run `make docs`"
+def test_the_reference_the_manual_and_the_completions_are_what_the_program_says_of_itself():
+    wanted = reference.files()
+    assert set(reference.written()) == wanted.keys(), "run `make docs`"
+    assert [path for path, text in wanted.items() if not reference.is_current(path, text)] == [], "run `make docs`"
+
+
+def test_the_manual_names_each_command_and_each_option():
+    text = {path.stem: unescaped(path.read_text()) for path in MANUAL}
+    silent = [name for name, _ in reference.commands() if f".BR {name.partition(' ')[0]}" not in text["lore"]]
+    for name, command in reference.commands():
+        page = text[f"lore-{name.split()[1]}"]
+        options = [one for parameter in command.params if parameter.name != "help" for one in parameter.opts]
+        silent += [f"{name} {one}" for one in (name, *filter(is_option, options)) if one not in page]
+    assert silent == []
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here")
+def test_the_manual_is_set_without_a_warning():
+    done = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z", *MANUAL], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_the_completion_for_bash_completes_commands_and_options():
+    script = f"""
+        source {reference.SHARE / "bash-completion/completions/lore"}
+        lore() {{ :; }}
+        for line in "lore sche" "lore ask --max"; do
+            COMP_WORDS=($line); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lore_completion {LORE}; echo "${{COMPREPLY[*]}}"
+        done
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["schema", "--max-tokens"], done.stderr
+
+
+def unescaped(roff):
+    return roff.replace("\\-", "-").replace("\\e", "\\")
+
+
+def is_option(spelled):
+    return spelled.startswith("-")
 
 
 def test_every_command_option_setting_and_route_says_what_it_is_for():

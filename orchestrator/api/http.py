@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.cancellation import unless
@@ -121,8 +121,8 @@ class ApiRoute(Route):
         self.reply = reply_in(handler.__annotations__["return"])
         self.media = "application/json" if handler.__annotations__["return"] is JSONResponse else "text/plain"
         self.events = events
-        self.faults = faults
-        self.refusals = tuple({*EVERY, *faults, *(OF_BODIES if self.body else ())})
+        self.faults = tuple(dict.fromkeys((*faults, *(("invalid_request",) if query else ()))))
+        self.refusals = tuple({*EVERY, *self.faults, *(OF_BODIES if self.body else ())})
         self.query = query
         self.also = also
         self.scopes = scopes
@@ -239,14 +239,21 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Starlette's own refusals: an unknown route, a wrong method."""
     assert isinstance(error, HTTPException)
     code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
-    hint = hint_of(error.status_code, (error.headers or {}).get("Allow", ""))
+    allowed = methods_of(request) if error.status_code == 405 else ""
+    hint = hint_of(allowed)
     request.app.state.turns.refused(code)
     body = error_reply(code, f"{request.method} {request.url.path}: {error.detail}", hint, error.status_code)
-    return Reply(body, error.status_code, headers=error.headers)
+    return Reply(body, error.status_code, headers={"Allow": allowed} if allowed else error.headers)
 
 
-def hint_of(status: int, allowed: str) -> str:
-    if status == 405 and allowed:
+def methods_of(request: Request) -> str:
+    """All that the path takes: each of its methods is a route of its own, and Starlette tells those of the first."""
+    path = next(one.path for one in request.app.routes if one.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted({method for one in request.app.routes if one.path == path for method in one.methods}))
+
+
+def hint_of(allowed: str) -> str:
+    if allowed:
         return f"this route takes {allowed}"
     return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
 

@@ -119,7 +119,7 @@ async def codex(call: ApiCall) -> CodexReply:
     return CodexReply(codex=await call.service.codex(call.name))
 
 
-@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found", "invalid_request"), query=(MOST,))
+@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",), query=(MOST,))
 async def codex_map(call: ApiCall) -> CodexMap:
     """A line for each file of a codex, with what it defines; `?most=`: characters of all, from 100 to 1,000,000 (left out:
     30,000). Without room for all, files that tell least have none."""

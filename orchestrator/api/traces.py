@@ -16,7 +16,7 @@ OTHER = QueryParameter("to", "the other turn, by its id, the beginning of it, or
 SUGGEST = QueryParameter("suggest", "1: with what should be changed")
 
 
-@route("GET", "/v1/traces", "query", faults=("not_found", "invalid_request"), query=PAGE)
+@route("GET", "/v1/traces", "query", faults=("not_found",), query=PAGE)
 async def traces(call: ApiCall) -> TraceRows:
     """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20); `?before=`: only those
     that are older than this one, which is named as a single one is."""
@@ -34,7 +34,7 @@ async def trace(call: ApiCall) -> TraceReply:
     return TraceReply(trace=await call.service.trace(call.principal, call.name, prompt=prompt))
 
 
-@route("GET", "/v1/traces/{name}/diff", "query", faults=("not_found", "invalid_request"), query=(OTHER,))
+@route("GET", "/v1/traces/{name}/diff", "query", faults=("not_found",), query=(OTHER,))
 async def trace_diff(call: ApiCall) -> TraceDiff:
     """How the prompt of the turn `?to=` differs from this turn's."""
     other = call.request.query_params.get("to", "")

@@ -1,8 +1,7 @@
 """The routes as one OpenAPI 3.1 document: generators of clients, fuzzers and our own reference read it.
 
 Pure: from declared routes to a value. What is in the document stands at the routes and in the shapes; nothing is added here
-but the form. Keys beginning with `x-` say what OpenAPI has no word for: the shapes of a stream's events, and the codes of
-refusals.
+but the form. Keys beginning with `x-` say what OpenAPI has no word for: scopes, and the codes of refusals.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ ABOUT = """\
 Over the daemon's Unix socket, and over TCP with a token where `serve.tcp` is set. Errors have one shape. Keys are only \
 ever added: ignore those that you do not know. A key `lore` in a request holds what OpenAI's protocol has no word for."""
 BEARER = "over TCP only: `lore token new` makes one. Over the Unix socket the kernel says who asks"
+NO_PATH = "`unknown_route`: a name that holds a slash leads to another path"
 AGAIN_AFTER = "seconds until asking again may help"
 
 Schema = type[BaseModel]
@@ -113,18 +113,25 @@ def query_parameter(one: QueryParameter) -> Node:
 
 def responses(one: DeclaredRoute, reference: Mapping[Any, Node]) -> Node:
     content: Node = as_json(reference[one.reply, "serialization"]) if one.reply is not None else {}
+    error = as_json(reference[ErrorReply, "serialization"])
     if one.events:
-        events = [reference[event, "serialization"] for event in one.events]
-        content["text/event-stream"] = {"schema": {"type": "string"}, "x-events": events}
+        content["text/event-stream"] = {"schema": event_schema(reference[each, "serialization"] for each in one.events)}
     given = {"description": "done", "content": content or {one.media: {"schema": {}}}}
     found = {"200": given} | {str(status): given for status in one.also}
-    error = as_json(reference[ErrorReply, "serialization"])
     for status, codes in by_status(one.refusals):
         refused: Node = {"description": "; ".join(f"`{code}`: {fault_code(code).meaning}" for code in codes)}
         if any(fault_code(code).retry_after_s for code in codes):
             refused["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": AGAIN_AFTER}}
         found.setdefault(str(status), refused | {"content": error})
+    if "{name" in one.path:
+        found.setdefault("404", {"description": NO_PATH, "content": error})
     return dict(sorted(found.items()))
+
+
+def event_schema(shapes: Iterable[Node]) -> Node:
+    """Of each server-sent event, as OpenAPI 3.2 has it: JSON in a text. An error may be the last one."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": list(shapes)}}
+    return {"type": "object", "required": ["data"], "properties": {"event": {"type": "string"}, "data": data}}
 
 
 def as_json(schema: Node) -> Node:

@@ -190,6 +190,11 @@ def test_an_unknown_route_and_a_wrong_method_say_so_in_our_shape(http):
     assert wrong.json()["error"]["hint"] == "this route takes POST"
 
 
+def test_a_wrong_method_is_told_all_those_of_its_path_and_none_of_another(http):
+    codices, found = http.request("OPTIONS", "/v1/codices"), http.request("OPTIONS", "/v1/memories/search")
+    assert (codices.headers["allow"], found.headers["allow"]) == ("GET, HEAD, POST", "POST")
+
+
 def test_every_answer_names_the_daemon_s_version(http):
     assert http.get("/healthz").headers["x-lorekeep-version"]
     assert http.get("/v1/nothing").headers["x-lorekeep-version"]

@@ -1,0 +1,215 @@
+"""Asks a daemon of its own whatever its OpenAPI document allows, and what it does not: `make fuzz`, SECONDS=600 for longer.
+
+Schemathesis makes the requests, over TCP with a token, and holds each reply against the document: no status that is not
+declared, no 5xx but 503, no body of another shape. At the end the daemon lives, its log has no traceback, and the engine's
+accounts balance. Schemathesis has an environment of its own under build/: it brings 40 distributions that nobody else
+needs.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from llama_sources import ROOT, build_cache, say
+from private_daemon import PrivateDaemon
+
+TOOL = "schemathesis>=4.32,<5"
+PLACE = ROOT / "build" / "fuzz"
+CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+    "response_schema_conformance,unsupported_method,allow_header_conformance,ignored_auth"
+)
+# A model that is paused, loading or too slow for the request's own time is no fault.
+CONFIG = """\
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", "503"]
+"""
+ENDLESS = "/v1/events"
+REQUEST_S = 20  # a question of 2,048 tokens on a busy machine
+RESUME_S = 0.5  # a pause that a request began lasts no longer
+
+
+def main() -> None:
+    options = arguments()
+    install()
+    with tempfile.TemporaryDirectory(prefix="lore-fuzz-") as name:
+        folder = Path(name)
+        with running(folder) as (daemon, url, token):
+            begun = time.monotonic()
+            status = fuzz(folder, url, token, options)
+            say(f"{time.monotonic() - begun:.0f} s")
+            faults = list(found(daemon))
+    for fault in faults:
+        say(f"FAULT {fault}")
+    raise SystemExit(1 if faults else status)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=int, default=60, help="how long (default 60)")
+    parser.add_argument(
+        "--examples", type=int, default=50, help="requests of each kind to a route at a time (default 50)"
+    )
+    parser.add_argument("--seed", type=int, help="of an earlier run, to repeat it")
+    parser.add_argument("more", nargs="*", help="options of schemathesis, behind --")
+    return parser.parse_args()
+
+
+def install() -> None:
+    if (PLACE / "bin" / "st").exists():
+        return
+    say(f"Installing {TOOL} into {PLACE.relative_to(ROOT)}.")
+    venv.create(PLACE, with_pip=True)
+    command = [str(PLACE / "bin" / "python"), "-P", "-m", "pip", "install", "-qq", "--disable-pip-version-check", TOOL]
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"{TOOL} could not be installed; pip's words are above")
+
+
+# -- the daemon
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[PrivateDaemon, str, str]]:
+    """The daemon with one codex, its address and its owner's token. Pauses end by themselves, as nobody else is there."""
+    token, port = secrets.token_urlsafe(32), free_port()
+    daemon = PrivateDaemon(folder, models=build_cache() / "models", environment={"LORE_MODEL__CONTEXT": "8192"})
+    place = folder / "config" / "lorekeep"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    (place / "config.toml").write_text(f'[tokens.fuzz]\nsha256 = "{digest}"\nsigil = "owner"\n')
+    source = folder / "vaults"
+    source.mkdir()
+    (source / "zebra.py").write_text(
+        '"""A vault."""\n\n\ndef unlock(code: str) -> bool:\n    return code == "4815162"\n'
+    )
+    ended = threading.Event()
+    try:
+        daemon.start("--tcp", f"127.0.0.1:{port}")
+        daemon.json("load", source)
+        threading.Thread(target=resuming, args=(daemon, ended), daemon=True).start()
+        yield daemon, f"http://127.0.0.1:{port}", token
+    finally:
+        ended.set()
+        daemon.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def asked(daemon: PrivateDaemon, method: str, route: str) -> Any:
+    from orchestrator.cli.client import Daemon
+
+    return Daemon(str(daemon.socket)).call(method, route)
+
+
+def resuming(daemon: PrivateDaemon, ended: threading.Event) -> None:
+    from orchestrator.cli.client import Failure
+
+    while not ended.wait(RESUME_S):
+        try:
+            asked(daemon, "POST", "/v1/resume")
+        except Failure:
+            return  # the daemon ended, which `found` says
+
+
+# -- the requests
+
+
+def fuzz(folder: Path, url: str, token: str, options: argparse.Namespace) -> int:
+    (folder / "schemathesis.toml").write_text(CONFIG)
+    (folder / "openapi.json").write_text(json.dumps(with_names(document(url, token), names(folder))))
+    command = [
+        *("nice", str(PLACE / "bin" / "st"), "run", "openapi.json", "--url", url, "--no-color"),
+        *("--header", f"Authorization: Bearer {token}", "--exclude-path", ENDLESS, "--checks", CHECKS),
+        *("--max-time", str(options.seconds), "--max-examples", str(options.examples), "--continue-on-failure"),
+        *("--request-timeout", str(REQUEST_S), "--suppress-health-check", "all", "--generation-database", "none"),
+        *(("--seed", str(options.seed)) if options.seed is not None else ()),
+        *options.more,
+    ]
+    return subprocess.run(command, cwd=folder, env=os.environ, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+def document(url: str, token: str) -> Any:
+    """As the daemon serves it."""
+    asking = urllib.request.Request(f"{url}/openapi.json", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asking) as answer:
+        return json.load(answer)
+
+
+def names(folder: Path) -> dict[str, list[str]]:
+    """Of what there is, by the field that may name it: chance alone never gets behind a name that nobody has."""
+    codex, session, identity = "vaults", "talk", "default"
+    return {
+        "name": [codex, session, identity, "last", "traces", "cache", "../vaults", "\0"],
+        "to": ["last"],
+        "codex": [codex, "none"],
+        "session": ["", session],
+        "identity": [identity],
+        "model": ["lore", f"lore/{codex}", "builtin:quoter"],
+        "role": ["user", "assistant", "system", "tool"],
+        "content": ["def unlock(code"],
+        "path": [str(folder / "vaults"), "zebra.py", f"{folder}/vaults/../vaults"],
+        "kind": ["fact", "decision"],
+        "do": ["confirm", "retire"],
+        "strategy": ["CAG", "RAG"],
+        "previous_response_id": ["resp_1"],
+    }
+
+
+def with_names(node: Any, known: dict[str, list[str]]) -> Any:
+    """The document in which a field may hold also one of the `known` values of its name."""
+    if isinstance(node, list):
+        return [with_names(one, known) for one in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: with_names(value, known) for key, value in node.items()}
+    if found.get("in") in ("path", "query") and found["name"] in known:
+        found["schema"] = or_one_of(found["schema"], known[found["name"]])
+    if isinstance(found.get("properties"), dict):
+        fields = found["properties"]
+        found["properties"] = {
+            key: or_one_of(value, known[key]) if key in known else value for key, value in fields.items()
+        }
+    return found
+
+
+def or_one_of(schema: Any, values: list[str]) -> Any:
+    return {"anyOf": [{"enum": values}, schema]}
+
+
+def found(daemon: PrivateDaemon) -> Iterator[str]:
+    """What is wrong with the daemon after all that."""
+    log = daemon.log.read_text(errors="replace")
+    if at := log.find("Traceback") + 1:
+        yield f"a traceback in the log:\n{log[max(0, at - 500) : at + 4000]}"
+    assert daemon.process is not None
+    if daemon.process.poll() is not None:
+        yield f"the daemon ended with {daemon.process.returncode}:\n{daemon.log_end()}"
+        return
+    faults, engine = asked(daemon, "GET", "/v1/stats/cache")["faults"], asked(daemon, "GET", "/v1/status")["engine"]
+    if faults["broken_pools"] or faults["failed_steps"]:
+        yield f"the engine's accounts: {faults}"
+    if engine["restarts"]:
+        yield f"the engine was started again {engine['restarts']} times"
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()
