@@ -17,23 +17,21 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Event, Failure
+from orchestrator.cli.places import PlacesOfAnswer, with_links
+from orchestrator.cli.showing import Shown, shown
 from orchestrator.cli.terminal import (
     clear_progress,
     count,
     duration,
-    faint,
     first_time,
     is_terminal,
     listed,
     note,
     plural,
     progress,
-    result,
     result_json,
-    safe,
     seconds,
     sooner,
-    to_stderr,
     work,
 )
 from orchestrator.wire import faults
@@ -46,6 +44,7 @@ LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # the same of an answer: seconds behind
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
 WAITED = {"pause_ms": "paused", "model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
 LARGEST_FILE = 16 * 1024 * 1024  # bytes; beyond this no window holds it
+Plain = Annotated[bool, given.option("--plain", "print the answer as it is, also on a terminal")]
 Question = Annotated[str | None, typer.Argument(metavar="QUESTION", help="what to ask; - reads it from standard input")]
 
 
@@ -142,62 +141,71 @@ class Answer:
 def ask(
     question: Question = None,
     options: AskOptions = UNSAID,
+    plain: Plain = False,
     as_json: given.Json = False,
     socket: given.Socket = None,
 ) -> None:
-    """Asks one question and streams the answer. A pipe adds standard input."""
+    """Asks one question and streams the answer, on a terminal as Markdown. A pipe adds standard input."""
     body = body_of(question, options)
     for attachment in body["lore"]["attachments"]:
         note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
-    answer = received(Daemon(socket).stream(ROUTE, {**body, "stream": True}), show=not as_json)
+    places = PlacesOfAnswer(socket, options.codex, working_directory())
+    view = None if as_json else shown(plain=plain, link=places)
+    answer = received(Daemon(socket).stream(ROUTE, {**body, "stream": True}), view, places)
     if as_json:
-        rest = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
-        result_json({"answer": "".join(answer.text), **rest})
+        answer_json(answer)
     else:
         finish(answer, options, socket)
 
 
-def received(events: Iterator[Event], *, show: bool) -> Answer:
-    """The whole answer; shown as it comes. Raises Failure when it breaks off."""
+def answer_json(answer: Answer) -> None:
+    rest = {"finish_reason": answer.finish_reason, "lore": answer.lore, "usage": answer.usage}
+    result_json({"answer": "".join(answer.text), **rest})
+
+
+def received(events: Iterator[Event], view: Shown | None, places: PlacesOfAnswer | None = None) -> Answer:
+    """The whole answer; shown as it comes. Raises Failure when it breaks off, and then shows all that came."""
     answer = Answer()
-    for event in events:
-        if event.aside:
-            show_waiting(answer, event.data, show=show)
-            continue
-        if answer.waited:
-            clear_progress()
-            answer.waited = False
-        take(answer, event.data, show=show)
+    try:
+        for event in events:
+            if event.aside:
+                at = event.data.get("progress", {}) if isinstance(event.data, dict) else {}
+                if places and at.get("codex"):
+                    places.codex = str(at["codex"])
+                show_waiting(answer, at, view)
+                continue
+            if answer.waited:
+                clear_progress()
+                answer.waited = False
+            take(answer, event.data, view)
+    finally:
+        if view:
+            view.end()
     if not answer.finish_reason:
         raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again; `lore status` shows its state")
     return answer
 
 
-def take(answer: Answer, chunk: dict[str, Any], *, show: bool) -> None:
+def take(answer: Answer, chunk: dict[str, Any], view: Shown | None) -> None:
     answer.lore = chunk.get("lore") or answer.lore
     answer.usage = chunk.get("usage") or answer.usage
     for choice in chunk.get("choices", ()):
         answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
         delta = choice.get("delta", {})
-        if thought := delta.get("reasoning_content"):
-            think(thought, show=show)
+        if (thought := delta.get("reasoning_content")) and view:
+            view.thought(thought)
         if text := delta.get("content"):
             answer.text.append(text)
-            if show:
-                result(text, end="")
+            if view:
+                view.text(text)
 
 
-def think(thought: str, *, show: bool) -> None:
-    if show and sys.stderr.isatty():
-        to_stderr(faint(safe(thought, sys.stderr), sys.stderr))
-
-
-def show_waiting(answer: Answer, aside: Any, *, show: bool) -> None:
-    at = aside.get("progress", {}) if isinstance(aside, dict) else {}
+def show_waiting(answer: Answer, at: dict[str, Any], view: Shown | None) -> None:
     if is_terminal(sys.stderr):
-        progress(answer.wait.line(at, time.monotonic()))
-        answer.waited = True
-    elif show and not answer.noted and is_long(at):
+        if view is None or not view.busy():
+            progress(answer.wait.line(at, time.monotonic()))
+            answer.waited = True
+    elif view and not answer.noted and is_long(at):
         note(answer.wait.line(at, time.monotonic()))
         answer.noted = True
 
@@ -209,16 +217,15 @@ def is_long(at: dict[str, Any]) -> bool:
 
 def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
     """Prints the lines under the answer; also that a session began, whose name may be a typing error."""
-    if answer.text and not answer.text[-1].endswith("\n"):
-        result("")
     if not "".join(answer.text).strip():
         note("the model answered nothing; ask again in other words, best with names that stand in the code")
     if answer.finish_reason == "length":
         note(cut(answer, options.max_tokens))
     if options.session and answer.lore.get("began"):
         note(began(options.session, session_names(socket)))
+    link = with_links(answer.lore.get("codex"))
     for line in answer_footer(answer.lore, seen_here(answer.lore)):
-        note(line)
+        note(line, link)
 
 
 def seen_here(lore: dict[str, Any]) -> frozenset[str]:

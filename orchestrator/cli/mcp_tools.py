@@ -109,7 +109,7 @@ def ask(daemon: Daemon, asked: Arguments, said: Said) -> str:
         if event.aside:
             said(*waiting.report(event.data, time.monotonic()))
         else:
-            take(answer, event.data, show=False)
+            take(answer, event.data, None)
     if not answer.finish_reason:
         raise Failure(faults.FAILED, "the daemon broke off its answer", "ask again")
     return paragraphs("".join(answer.text), "\n".join(rests_on(answer)))

@@ -70,9 +70,11 @@ def to_stderr(text: str) -> None:
         discard(sys.stderr)
 
 
-def note(text: str) -> None:
+def note(text: str, linked: Callable[[str], str] | None = None) -> None:
+    """`linked` adds links to the text, once it can drive no terminal."""
     clear_progress()
-    to_stderr(faint(safe(text, sys.stderr), sys.stderr) + "\n")
+    harmless = safe(text, sys.stderr)
+    to_stderr(faint(linked(harmless) if linked else harmless, sys.stderr) + "\n")
 
 
 def progress(text: str) -> None:

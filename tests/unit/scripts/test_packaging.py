@@ -22,6 +22,7 @@ OURS = ("formatters", "governor", "codex", "orchestrator")
 BROUGHT_BY = {
     "kingfisher_sdk": "kingfisher-secret-scanner",
     "llama_cpp": "llama-cpp-python",
+    "markdown_it": "markdown-it-py",
     "pydantic_ai": "pydantic-ai-slim",
     "pynvml": "nvidia-ml-py",
 }
