@@ -24,6 +24,7 @@ from orchestrator.model.model_file import ModelFile
 from orchestrator.program import Program
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
+from orchestrator.wire.names import owner_of
 from orchestrator.wire.places import ChangePhase
 from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
 
@@ -101,7 +102,10 @@ class ModelSwitch:
         if found.states == old.about.model.states and (await old.ready())[0]:
             return ModelChange(model=named(old), changed=False, cold=())
         if loads := old.loads.names():
-            raise Conflict(f"{', '.join(loads)} is being loaded", f"wait for it, or: lore load --cancel {loads[0]}")
+            told = [name for name in loads if owner_of(name) is None]  # what others load is theirs
+            what = ", ".join(told) or "a codex of another user"
+            stop = f", or: lore load --cancel {told[0]}" if told else ""
+            raise Conflict(f"{what} is being loaded", f"wait for it{stop}")
         cold = await old.floors()
         await self._end(old, report)
         why = await self._begin(wanted, partial(report, "loading"))

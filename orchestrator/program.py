@@ -44,6 +44,7 @@ from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
 from orchestrator.prompt.situation import around, choose_codex
 from orchestrator.prompt.strategy import advice, consulted, size_of_text
+from orchestrator.reports import visible
 from orchestrator.reports.kept import drop_checkpoints, size_of_checkpoints
 from orchestrator.reports.status import About, away_event
 from orchestrator.service import (
@@ -71,6 +72,7 @@ from orchestrator.wire.memories import (
     MemoryStats,
     MemoryView,
 )
+from orchestrator.wire.names import in_full, owned, owner_of
 from orchestrator.wire.replies import (
     Cancelled,
     CodexCosts,
@@ -345,7 +347,8 @@ class Program:
         if found.memory is None:
             return found
         kind, loss = await asyncio.to_thread(self.about.kv)
-        memory = found.memory.model_copy(update={"kv_type": kind, "kv_loss": loss})
+        shown = visible.kv_loss(ask.principal, loss)
+        memory = found.memory.model_copy(update={"kv_type": kind, "kv_loss": shown})
         return found.model_copy(update={"memory": memory})
 
     # -- loading
@@ -356,7 +359,13 @@ class Program:
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         """Loads a codex again from where it came. Raises NotFound."""
-        return self._needing_the_engine(self.loader.reload(principal, name))
+        return self._needing_the_engine(self._reloaded(principal, name))
+
+    async def _reloaded(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
+        name = await self.lifecycle.own(principal, name)
+        async with aclosing(cast(Any, self.loader.reload(principal, name))) as events:
+            async for event in events:
+                yield event
 
     async def _needing_the_engine(self, events: AsyncIterator[T], *, waits: bool = True) -> AsyncIterator[T]:
         """The events of what needs the engine as a question does. Raises Paused where it `waits` for no end of a pause."""
@@ -367,8 +376,9 @@ class Program:
                 async for event in all_events:
                     yield event
 
-    async def cancel_load(self, name: str) -> Cancelled:
+    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
+        name = await self.lifecycle.own(principal, name, self.loads.names())
         if self.loads.find(name) is None and await self.residents.halt(name):
             return Cancelled(cancelled=name, what="floor")
         await self.loads.cancel(name)
@@ -381,13 +391,13 @@ class Program:
         more = {"identity": self.lifecycle.identity(codex), "embedding": embedding}
         return self.reports.of(codex).model_copy(update=more)
 
-    async def codices(self) -> list[CodexReport]:
-        with translated():
-            codices = await asyncio.to_thread(self.library.catalog.codices)
+    async def codices(self, principal: Principal) -> list[CodexReport]:
+        codices = await self.lifecycle.readable(principal)
         states = [(codex, self.residents.get(codex.name)) for codex in codices]
         return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
 
-    async def codex(self, name: str) -> CodexReport:
+    async def codex(self, principal: Principal, name: str) -> CodexReport:
+        name = await self.lifecycle.named(principal, name)
         with translated():
             codex = await asyncio.to_thread(self.library.catalog.codex, name)
         if codex.newest is None:
@@ -398,20 +408,21 @@ class Program:
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
         return self.codex_report(state or await self.lifecycle.ensure_built(name))
 
-    async def codex_map(self, name: str, most: int) -> CodexMap:
+    async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:
+        name = await self.lifecycle.named(principal, name)
         found = await asyncio.to_thread(self.maps.of, name, most)
         lines = tuple(MapLine(path=path, line=line) for path, line in found.lines.items())
         return CodexMap(files=lines, left_out=found.left_out)
 
-    async def codex_costs(self, name: str, most: int) -> CodexCosts:
-        with translated():
-            await asyncio.to_thread(self.library.catalog.codex, name)
+    async def codex_costs(self, principal: Principal, name: str, most: int) -> CodexCosts:
+        name = await self.lifecycle.named(principal, name)
         state, ready = self.residents.get(name), self.model_ready()
         if state is None or not ready.done() or self.client.state is not ChildState.READY:
             raise NotReady(f"the prefix of codex {name} is being made", "ask again", retry_after=2.0)
         return await asyncio.to_thread(self.reports.costs, state, ready.result().count_in_thread, most)
 
-    async def drop(self, name: str) -> None:
+    async def drop(self, principal: Principal, name: str) -> None:
+        name = await self.lifecycle.own(principal, name)
         with self.loads.dropping(name):
             self.watchers.forget(name)
             await self.lifecycle.drop(name)
@@ -419,11 +430,14 @@ class Program:
             self.upkeep.forget(name)
 
     async def forget_codex(self, principal: Principal, name: str) -> int:
-        return await asyncio.to_thread(self.kept_memories.forget_codex, principal.uid, name)
+        whole = await self._codex_noted(principal, name)
+        return await asyncio.to_thread(self.kept_memories.forget_codex, principal.uid, whole)
 
-    async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> SearchReply:
         """Hits, and what the search may not have seen. Raises NotFound for a codex that is not loaded."""
-        name, choice = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
+        name, choice = await self.lifecycle.choose(principal, codex, cwd)
         if name is None:
             raise NotFound("the bare model has no archive", "name a codex with -c")
         with translated():
@@ -431,8 +445,8 @@ class Program:
             found = await self.searcher.report(query, name, n, graph=graph, branch=branch)
         return found.model_copy(update={"notices": (choice, *found.notices)}) if choice else found
 
-    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
-        name, choice = choose_codex(body.codex, body.cwd, await self.lifecycle.candidates(body.codex, body.cwd))
+    async def symbols(self, principal: Principal, body: SymbolsBody) -> SymbolsReply:
+        name, choice = await self.lifecycle.choose(principal, body.codex, body.cwd)
         if name is None:
             raise NotFound("the bare model has no files", "name a codex with -c")
         found = await self.codex_symbols.ask(name, body.what, body.name)
@@ -443,8 +457,8 @@ class Program:
             notices=tuple(filter(None, (choice, *found.notices))),
         )
 
-    async def read(self, body: ReadBody) -> FileLines:
-        name, choice = choose_codex(body.codex, body.cwd, await self.lifecycle.candidates(body.codex, body.cwd))
+    async def read(self, principal: Principal, body: ReadBody) -> FileLines:
+        name, choice = await self.lifecycle.choose(principal, body.codex, body.cwd)
         if name is None:
             raise NotFound("the bare model has no files", "name a codex with -c")
         path, end = body.path.strip().removeprefix("./"), body.end or body.start + USUAL_LINES - 1
@@ -538,7 +552,8 @@ class Program:
     async def memories(
         self, principal: Principal, kind: str | None = None, codex: str | None = None, state: str | None = None
     ) -> tuple[MemoryView, ...]:
-        return await asyncio.to_thread(self.kept_memories.all_of, principal.uid, kind, codex, state)
+        whole = codex if codex in (None, BARE) else await self._codex_noted(principal, codex or "")
+        return await asyncio.to_thread(self.kept_memories.all_of, principal.uid, kind, whole, state)
 
     async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
         return await asyncio.to_thread(self.kept_memories.review, principal.uid)
@@ -548,7 +563,7 @@ class Program:
 
     async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
         named = None if body.codex == BARE else body.codex
-        codex = named if body.imported else await self._codex_meant(body.codex, body.cwd)
+        codex = named if body.imported else await self._codex_meant(principal, body.codex, body.cwd)
         return await asyncio.to_thread(self.kept_memories.add, principal.uid, principal.sigil, codex, body)
 
     async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
@@ -561,20 +576,26 @@ class Program:
         return await asyncio.to_thread(self.kept_memories.forget, principal.uid, id)
 
     async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
-        codex = await self._codex_meant(body.codex, body.cwd)
+        codex = await self._codex_meant(principal, body.codex, body.cwd)
         search = self.kept_memories.search
         return await asyncio.to_thread(search, principal.uid, codex, body.query, body.kind, body.n)
 
     async def memory_stats(self, principal: Principal) -> MemoryStats:
         return await asyncio.to_thread(self.kept_memories.figures, principal.uid)
 
-    async def _codex_meant(self, named: str | None, cwd: str) -> str | None:
+    async def _codex_meant(self, principal: Principal, named: str | None, cwd: str) -> str | None:
         """The codex of this name or around this folder; None where neither is said or nothing is loaded there. Raises
         NotFound for an unknown name."""
-        candidates = await self.lifecycle.candidates(named, cwd)
+        candidates = await self.lifecycle.candidates(principal, named, cwd)
         if named is None and not around(cwd, candidates):
             return None
         return choose_codex(named, cwd, candidates)[0]
+
+    async def _codex_noted(self, principal: Principal, name: str) -> str:
+        """The whole name of a codex, also of one that was dropped and whose memories are kept."""
+        readable = [one.name for one in await self.lifecycle.readable(principal)]
+        own = name if principal.owns(name) or owner_of(name) is not None else owned(name, principal.uid)
+        return in_full(name, readable) or own
 
     # -- traces
 
@@ -637,23 +658,27 @@ class Program:
 
     # -- identities
 
-    async def identities(self) -> tuple[IdentityRow, ...]:
-        return await self.identity_files.rows()
+    async def identities(self, principal: Principal) -> tuple[IdentityRow, ...]:
+        return tuple(visible.identity(principal, one) for one in await self.identity_files.rows())
 
-    async def identity(self, name: str) -> IdentityReport:
-        return await self.identity_files.report(name)
+    async def identity(self, principal: Principal, name: str) -> IdentityReport:
+        return visible.identity(principal, await self.identity_files.report(name))
 
-    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity:
-        return await self.identity_files.use(name, dry_run=dry_run)
+    async def use_identity(self, principal: Principal, name: str, *, dry_run: bool) -> DefaultIdentity:
+        return visible.identity_change(principal, await self.identity_files.use(name, dry_run=dry_run))
 
     async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity:
         report = await self.identity_files.report(name)
         short = await shortened(self.ask, principal, report.text, report.tokens)
         tokens = await self.identity_files.tokens(short.text)
+        report = visible.identity(principal, report)
         return ShortIdentity(identity=report, short=short.text, short_tokens=tokens, by=short.by, why=short.why)
 
-    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
-        return await self.identity_files.change(name, text, dry_run=dry_run, keep=keep)
+    async def put_identity(
+        self, principal: Principal, name: str, text: str, *, dry_run: bool, keep: bool = False
+    ) -> IdentityChange:
+        changed = await self.identity_files.change(name, text, dry_run=dry_run, keep=keep)
+        return visible.identity_change(principal, changed)
 
     # -- models, and what the daemon says of itself
 
@@ -664,7 +689,8 @@ class Program:
         return self.about.model.setting
 
     async def model(self, principal: Principal, name: str) -> ModelReport:
-        return await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
+        found = await self.about.one_model(name, anywhere=principal.uid == os.geteuid())
+        return visible.model(principal, found)
 
     async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
         if (away := self.yielding.paused) is not None:
@@ -674,12 +700,16 @@ class Program:
             async for event in events:
                 yield event
 
-    def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
-        return self._needing_the_engine(self._kv_measured(codex, cwd), waits=False)
+    def measure_kv(
+        self, principal: Principal, codex: str | None, cwd: str
+    ) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        return self._needing_the_engine(self._kv_measured(principal, codex, cwd), waits=False)
 
-    async def _kv_measured(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+    async def _kv_measured(
+        self, principal: Principal, codex: str | None, cwd: str
+    ) -> AsyncIterator[KvLossProgress | KvLossEvent]:
         await asyncio.shield(self.model_ready())
-        name, _ = choose_codex(codex, cwd, await self.lifecycle.candidates(codex, cwd))
+        name, _ = await self.lifecycle.choose(principal, codex, cwd)
         if name is None:
             raise NotFound("the bare model has no codex to measure on", "name one with -c, or: lore load PATH")
         await self.lifecycle.ensure_built(name)
@@ -697,26 +727,29 @@ class Program:
         return self._needing_the_engine(self.meter.measure(again=again), waits=False)
 
     async def floors(self) -> tuple[ColdFloor, ...]:
-        """The floors that are computed."""
-        known = await self.codices()
+        """The floors of the daemon's owner that are computed: who changes the model learns of no other's."""
+        known = await self.codices(Principal(os.geteuid(), -1, 0))
         return tuple(ColdFloor(name=one.name, tokens=one.floor_tokens) for one in known if one.floor_tokens)
 
     async def status(self, principal: Principal) -> StatusReply:
-        del principal
-        sessions = await asyncio.to_thread(self.session_store.count)
-        return self.about.status(await self.codices(), sessions, self.meaning.report())
+        sessions = await asyncio.to_thread(self.session_store.count, principal.uid)
+        found = self.about.status(await self.codices(principal), sessions, self.meaning.report())
+        return visible.status(principal, found)
 
     async def cache(self) -> CacheReply:
         return self.about.cache()
 
-    async def engine_work(self) -> EngineWork:
-        return await self.about.work(self.reports.floors.codex_of)
+    async def engine_work(self, principal: Principal) -> EngineWork:
+        return visible.work(principal, await self.about.work(self.reports.floors.codex_of))
 
     async def client_stats(self, principal: Principal) -> ClientStats:
         return ClientStats(clients=self.answers.clients.rows(principal.uid))
 
-    def events(self) -> AsyncIterator[ReplyShape]:
-        return self.about.events(self.silenced)
+    async def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
+        async with aclosing(cast(Any, self.about.events(self.silenced))) as events:
+            async for event in events:
+                if (told := visible.event(principal, event)) is not None:
+                    yield told
 
     async def ready(self) -> tuple[bool, str]:
         ready = self.model_ready()

@@ -6,6 +6,7 @@ HTTP, sockets or JSON.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol
 
 from orchestrator.engine.messages import Chosen
@@ -23,6 +24,7 @@ from orchestrator.wire.memories import (
     MemoryStats,
     MemoryView,
 )
+from orchestrator.wire.names import owner_of
 from orchestrator.wire.replies import (
     Cancelled,
     ChangedEvent,
@@ -58,6 +60,8 @@ from orchestrator.wire.status import (
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
+OWNER_SIGIL = "owner"
+
 
 @dataclass(frozen=True)
 class Principal:
@@ -67,11 +71,21 @@ class Principal:
     gid: int
     pid: int
     groups: tuple[int, ...] = ()
-    sigil: str = "owner"
+    sigil: str = OWNER_SIGIL
     scopes: frozenset[str] = frozenset()
+    codices: tuple[str, ...] = ()  # patterns of names: what others share with its sigil
 
     def may(self, scope: str) -> bool:
         return "admin" in self.scopes or scope in self.scopes
+
+    def owns(self, codex: str) -> bool:
+        """Those that the daemon's owner loaded are of all who carry the owner's sigil."""
+        uid = owner_of(codex)
+        return self.sigil == OWNER_SIGIL if uid is None else self.uid == uid
+
+    def reads(self, codex: str) -> bool:
+        """Its own, and what is shared with its sigil. `admin` alone shows nobody's."""
+        return self.owns(codex) or any(fnmatchcase(codex, pattern) for pattern in self.codices)
 
 
 @dataclass(frozen=True)
@@ -231,7 +245,8 @@ MeasureEvent = ProgressEvent | MeasuredEvent  # the second is the last
 class Service(Protocol):
     """Every method may raise LoreError. Streams end by themselves; closing one early cancels what it runs.
 
-    The routes hold to the scopes. `principal` is for what depends on who asks.
+    The routes hold to the scopes. `principal` is for what depends on who asks: of codices that it may not read nothing
+    is told, and a name of one is not found.
     """
 
     def ask(self, ask: Ask) -> AsyncIterator[AskEvent]: ...
@@ -241,19 +256,22 @@ class Service(Protocol):
         """Closing the stream does not stop the load; `cancel_load` does."""
         ...
 
-    async def cancel_load(self, name: str) -> Cancelled:
+    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Returns when it has ended: `what` was a load, or a floor that one left to be computed."""
         ...
 
-    async def codices(self) -> list[CodexReport]: ...
-    async def codex(self, name: str) -> CodexReport: ...
+    async def codices(self, principal: Principal) -> list[CodexReport]: ...
+    async def codex(self, principal: Principal, name: str) -> CodexReport: ...
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]: ...
-    async def drop(self, name: str) -> None: ...
+    async def drop(self, principal: Principal, name: str) -> None:
+        """Of another user's only with `admin`. Raises NotFound, NotPermitted, Conflict."""
+        ...
+
     async def forget_codex(self, principal: Principal, name: str) -> int:
         """Deletes the asking user's memories of a codex, loaded or not, for good. Gives their number."""
         ...
 
-    async def read(self, body: ReadBody) -> FileLines:
+    async def read(self, principal: Principal, body: ReadBody) -> FileLines:
         """Of the codex as it answers now. Raises NotFound for what is no file of it, or has no such line."""
         ...
 
@@ -261,16 +279,18 @@ class Service(Protocol):
         """Whether a text should be read whole or searched. Raises NotReady where no window is known."""
         ...
 
-    async def codex_map(self, name: str, most: int) -> CodexMap:
+    async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:
         """Lines of at most so many characters. Raises NotFound."""
         ...
 
-    async def codex_costs(self, name: str, most: int) -> CodexCosts:
+    async def codex_costs(self, principal: Principal, name: str, most: int) -> CodexCosts:
         """Of at most so many files. Raises NotFound, NotReady."""
         ...
 
-    async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply: ...
-    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> SearchReply: ...
+    async def symbols(self, principal: Principal, body: SymbolsBody) -> SymbolsReply:
         """Of the codex's current generation. Raises NotFound, NotReady where its files are still being read."""
         ...
 
@@ -338,11 +358,13 @@ class Service(Protocol):
         """Keeps it, and moves the trust of the memories that the answer was shown."""
         ...
 
-    async def identities(self) -> tuple[IdentityRow, ...]: ...
-    async def identity(self, name: str) -> IdentityReport: ...
-    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity: ...
+    async def identities(self, principal: Principal) -> tuple[IdentityRow, ...]: ...
+    async def identity(self, principal: Principal, name: str) -> IdentityReport: ...
+    async def use_identity(self, principal: Principal, name: str, *, dry_run: bool) -> DefaultIdentity: ...
     async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity: ...
-    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
+    async def put_identity(
+        self, principal: Principal, name: str, text: str, *, dry_run: bool, keep: bool = False
+    ) -> IdentityChange:
         """Writes its file, or with `dry_run` only tells what the change costs."""
         ...
 
@@ -368,7 +390,9 @@ class Service(Protocol):
         building codices. Closing it leaves the change in effect."""
         ...
 
-    def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+    def measure_kv(
+        self, principal: Principal, codex: str | None, cwd: str
+    ) -> AsyncIterator[KvLossProgress | KvLossEvent]:
         """Measures on a codex what the type of KV changes, and keeps it. Raises NotReady where there is no room."""
         ...
 
@@ -394,7 +418,7 @@ class Service(Protocol):
 
     async def status(self, principal: Principal) -> StatusReply: ...
     async def cache(self) -> CacheReply: ...
-    async def engine_work(self) -> EngineWork:
+    async def engine_work(self, principal: Principal) -> EngineWork:
         """Waits for no model."""
         ...
 
@@ -402,8 +426,9 @@ class Service(Protocol):
         """What the asking user's clients made of the cache."""
         ...
 
-    def events(self) -> AsyncIterator[ReplyShape]:
-        """What changes from now on; the first reports the present state. Endless: the client ends it."""
+    def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
+        """What changes from now on; the first reports the present state. Nothing of codices that the principal may not
+        read. Endless: the client ends it."""
         ...
 
     async def ready(self) -> tuple[bool, str]: ...

@@ -163,7 +163,7 @@ class Preparer:
         session = self.conversations.sessions.named(ask.principal.uid, ask.session) if ask.session else None
         kept = SessionCodex(session.name, session.codex) if session is not None else None
         cwd = ask.client.get("cwd", "")
-        candidates = await self.lifecycle.candidates(ask.codex, cwd)
+        candidates = await self.lifecycle.candidates(ask.principal, ask.codex, cwd)
         if not candidates and ask.codex is None and kept is None:
             name, choice = None, "" if ask.continue_last else NOTHING_LOADED
         else:

@@ -324,8 +324,9 @@ class SessionStore:
         gists = tuple(map(SessionGist.of, self.gists(session.id)))
         return SessionExport.of(session, turns=tuple(map(exported, self.turns(session.id))), gists=gists)
 
-    def count(self) -> int:
-        return int(self.read("SELECT count(*) FROM sessions")[0][0])
+    def count(self, uid: int) -> int:
+        """Of one user's; how many others have is theirs to know."""
+        return int(self.read("SELECT count(*) FROM sessions WHERE uid = ?", uid)[0][0])
 
     def close(self) -> None:
         with self.lock:

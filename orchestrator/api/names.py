@@ -50,7 +50,7 @@ class NamedModel:
 
 
 async def known_models(call: ApiCall) -> KnownModels:
-    codices = await call.service.codices()
+    codices = await call.service.codices(call.principal)
     floors = {f"{CODEX_PREFIX}{codex.name}": codex.floor_tokens for codex in codices}
     return KnownModels(tuple(codex.name for codex in codices), (await call.service.loaded_model(),), floors)
 

@@ -104,19 +104,19 @@ async def reload_codex(call: ApiCall) -> EventStream:
 async def cancel_load(call: ApiCall) -> Cancelled:
     """Stops a load in any of its phases: the codex is as it was before, and the next load continues from what was read. A
     first load leaves it listed as not loaded to the end. After a load, stops the computing of the floor."""
-    return await call.service.cancel_load(call.name)
+    return await call.service.cancel_load(call.principal, call.name)
 
 
 @route("GET", "/v1/codices", "codex:read", "query")
 async def codices(call: ApiCall) -> CodicesReply:
     """What is loaded."""
-    return CodicesReply(codices=tuple(await call.service.codices()))
+    return CodicesReply(codices=tuple(await call.service.codices(call.principal)))
 
 
 @route("GET", "/v1/codices/{name}", "codex:read", "query", faults=("not_found", "not_ready"))
 async def codex(call: ApiCall) -> CodexReply:
     """One codex."""
-    return CodexReply(codex=await call.service.codex(call.name))
+    return CodexReply(codex=await call.service.codex(call.principal, call.name))
 
 
 @route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",), query=(MOST,))
@@ -126,7 +126,7 @@ async def codex_map(call: ApiCall) -> CodexMap:
     given = call.request.query_params.get("most", str(MAP_CHARACTERS))
     if not given.isdecimal() or not 100 <= int(given) <= MOST_CHARACTERS:
         raise InvalidRequest(f"most: {given!r} is not between 100 and {MOST_CHARACTERS:,}", "leave it out")
-    return await call.while_connected(call.service.codex_map(call.name, int(given)))
+    return await call.while_connected(call.service.codex_map(call.principal, call.name, int(given)))
 
 
 @route("GET", "/v1/codices/{name}/files", "search", faults=("not_found", "not_ready"), query=(FILES,))
@@ -136,7 +136,7 @@ async def codex_costs(call: ApiCall) -> CodexCosts:
     given = call.request.query_params.get("n", str(COSTLY_FILES))
     if not given.isdecimal() or not 1 <= int(given) <= MOST_FILES:
         raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST_FILES:,}", f"leave it out for {COSTLY_FILES}")
-    return await call.while_connected(call.service.codex_costs(call.name, int(given)))
+    return await call.while_connected(call.service.codex_costs(call.principal, call.name, int(given)))
 
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"), query=(MEMORIES,))
@@ -144,12 +144,12 @@ async def drop_codex(call: ApiCall) -> Dropped:
     """Forgets a codex. Memories of it stay; `?memories=1`, with `memory:write`, deletes the asking user's for good, also
     those of a codex that was dropped before. Refused while it is being loaded."""
     if not call.request.query_params.get("memories"):
-        await call.service.drop(call.name)
+        await call.service.drop(call.principal, call.name)
         return Dropped(dropped=call.name)
     permitted(call.request, ("memory:write",))
     missing = None
     try:
-        await call.service.drop(call.name)
+        await call.service.drop(call.principal, call.name)
     except NotFound as fault:
         missing = fault
     forgotten = await call.service.forget_codex(call.principal, call.name)
@@ -161,7 +161,7 @@ async def drop_codex(call: ApiCall) -> Dropped:
 @route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))
 async def search(call: ApiCall, body: SearchBody) -> SearchReply:
     """The archive alone: places that match, with the parts of their scores; `notices`: what it may not have seen."""
-    work = call.service.search(body.query, body.codex, body.n, body.graph, body.cwd)
+    work = call.service.search(call.principal, body.query, body.codex, body.n, body.graph, body.cwd)
     return await call.while_connected(work)
 
 
@@ -169,13 +169,13 @@ async def search(call: ApiCall, body: SearchBody) -> SearchReply:
 async def symbols(call: ApiCall, body: SymbolsBody) -> SymbolsReply:
     """Definitions of a name, what calls it, what it calls, what implements it, its members; or the outline of a file. Of
     the codex as it answers now."""
-    return await call.while_connected(call.service.symbols(body))
+    return await call.while_connected(call.service.symbols(call.principal, body))
 
 
 @route("POST", "/v1/read", "search", faults=("not_found", "not_ready"))
 async def read(call: ApiCall, body: ReadBody) -> FileLines:
     """Lines of a file of a codex, as the codex answers now; never of a file outside it."""
-    return await call.while_connected(call.service.read(body))
+    return await call.while_connected(call.service.read(call.principal, body))
 
 
 @route("POST", "/v1/strategy", "query", faults=("not_ready",))
@@ -271,7 +271,7 @@ async def use_model(call: ApiCall, body: ModelBody) -> ModelChange | EventStream
 async def measure_kv(call: ApiCall, body: MeasureBody) -> EventStream:
     """Measures on the end of a codex's prefix what q8_0, or the type in use, changes of the model's predictions against
     f16. Only while nobody asks; leaving the stream ends it."""
-    return await call.stream(call.service.measure_kv(body.codex, body.cwd))
+    return await call.stream(call.service.measure_kv(call.principal, body.codex, body.cwd))
 
 
 @route("GET", "/v1/model/context", "query", "codex:read", faults=("engine_failed",))
@@ -301,7 +301,7 @@ async def status(call: ApiCall) -> StatusReply:
 @route("GET", "/v1/engine")
 async def engine_work(call: ApiCall) -> EngineWork:
     """What the engine works at, and what its live caches hold. Nothing, at once, while no model is loaded."""
-    return await call.while_connected(call.service.engine_work())
+    return await call.while_connected(call.service.engine_work(call.principal))
 
 
 @route("GET", "/v1/stats/cache")
@@ -372,7 +372,7 @@ async def following(call: ApiCall) -> AsyncIterator[ReplyShape]:
     service = None
     while service is not call.service:
         service = call.service
-        async with closing(service.events()) as events:
+        async with closing(service.events(call.principal)) as events:
             async for event in events:
                 yield event
         await call.request.app.state.gate.opened()

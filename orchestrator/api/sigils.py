@@ -25,6 +25,8 @@ NOBODY = "none"
 EVERYTHING = frozenset({"admin"})
 TOKEN_UIDS = 1 << 32  # token holders have no uid; theirs lie above all that the kernel gives
 
+Granted = tuple[str, frozenset[str], tuple[str, ...]]  # a sigil, its scopes, and patterns of codices
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -44,6 +46,11 @@ class Rule:
     uids: frozenset[int]
     gids: frozenset[int]
     scopes: frozenset[str]
+    codices: tuple[str, ...] = ()
+
+    @property
+    def grant(self) -> Granted:
+        return self.sigil, self.scopes, self.codices
 
 
 @dataclass(frozen=True)
@@ -73,16 +80,15 @@ class Sigils:
         return Sigils(owner, rules, tokens)
 
     def principal(self, peer: Peer) -> Principal:
-        sigil, scopes = self.granted(peer)
-        return Principal(peer.uid, peer.gid, peer.pid, peer.groups, sigil, scopes)
+        return Principal(peer.uid, peer.gid, peer.pid, peer.groups, *self.granted(peer))
 
-    def granted(self, peer: Peer) -> tuple[str, frozenset[str]]:
+    def granted(self, peer: Peer) -> Granted:
         if peer.uid == self.owner:
-            return OWNER, EVERYTHING
+            return OWNER, EVERYTHING, ()
         groups = {peer.gid, *peer.groups}
         named = [rule for rule in self.rules if peer.uid in rule.uids]
         grouped = [rule for rule in self.rules if groups & rule.gids]
-        return next(((rule.sigil, rule.scopes) for rule in (*named, *grouped)), (NOBODY, frozenset()))
+        return next((rule.grant for rule in (*named, *grouped)), (NOBODY, frozenset(), ()))
 
     def bearer(self, token: str) -> Principal | None:
         """The holder of a token, or None. Every known hash is compared, so that time tells nothing."""
@@ -90,9 +96,9 @@ class Sigils:
         found = [known for known in self.tokens if hmac.compare_digest(known.sha256, digest)]
         if not found:
             return None
-        by_name: Mapping[str, frozenset[str]] = {rule.sigil: rule.scopes for rule in self.rules}
-        scopes = EVERYTHING if found[0].sigil == OWNER else by_name[found[0].sigil]
-        return Principal(TOKEN_UIDS + int(digest[:8], 16), -1, 0, (), found[0].sigil, scopes)
+        by_name: Mapping[str, Granted] = {rule.sigil: rule.grant for rule in self.rules}
+        grant = (OWNER, EVERYTHING, ()) if found[0].sigil == OWNER else by_name[found[0].sigil]
+        return Principal(TOKEN_UIDS + int(digest[:8], 16), -1, 0, (), *grant)
 
 
 def token_hash(token: str) -> str:
@@ -106,7 +112,7 @@ def resolved(name: str, rule: SigilRule) -> Rule:
     users, groups = f"{name}.users", f"{name}.groups"
     uids = frozenset(number_of(users, "user", one, lambda user: pwd.getpwnam(user).pw_uid) for one in rule.users)
     gids = frozenset(number_of(groups, "group", one, lambda group: grp.getgrnam(group).gr_gid) for one in rule.groups)
-    return Rule(name, uids, gids, frozenset(rule.scopes))
+    return Rule(name, uids, gids, frozenset(rule.scopes), rule.codices)
 
 
 def number_of(place: str, kind: str, named: str | int, look_up: Callable[[str], int]) -> int:

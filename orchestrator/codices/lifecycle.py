@@ -11,11 +11,10 @@ Does not know questions, only that one was asked.
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
 from codex.catalog.generations import Codex
-from codex.errors import CodexError
 from codex.library import Library
 from orchestrator.codices.floors import Floors, ServingIdentities, ServingIdentity
 from orchestrator.codices.resident import ResidentCodices, Successor
@@ -31,9 +30,11 @@ from orchestrator.codices.transitions import (
     PowerChanged,
     QuestionEnded,
 )
-from orchestrator.errors import LoreError, NotFound, NotReady, lore_error, translated
-from orchestrator.prompt.situation import ReadableCodex
+from orchestrator.errors import LoreError, NotFound, NotPermitted, NotReady, no_codex, translated
+from orchestrator.prompt.situation import ReadableCodex, choose_codex
+from orchestrator.service import Principal
 from orchestrator.wire.answers import IdentityState
+from orchestrator.wire.names import in_full, owner_of
 
 log = logging.getLogger("lorekeep.codices")
 
@@ -63,13 +64,42 @@ class CodexLifecycle:
 
     # -- looking
 
-    async def candidates(self, asked: str | None = None, cwd: str = "") -> list[ReadableCodex]:
-        """What can be asked about, with its root. Raises LoreError; see `candidates_of`."""
-        try:
+    async def candidates(self, principal: Principal, asked: str | None = None, cwd: str = "") -> list[ReadableCodex]:
+        """What this principal can ask about, with its root. Raises LoreError; see `candidates_of`."""
+        return candidates_of(await self.readable(principal), asked, cwd, self._far)
+
+    async def choose(self, principal: Principal, asked: str | None, cwd: str) -> tuple[str | None, str]:
+        """The codex that is meant, of those that the principal may read; see `choose_codex`. Raises LoreError."""
+        return choose_codex(asked, cwd, await self.candidates(principal, asked, cwd))
+
+    async def readable(self, principal: Principal) -> list[Codex]:
+        """Of all codices those that the principal may read, also such as are not loaded to their end. Raises LoreError."""
+        with translated():
             codices = await asyncio.to_thread(self._library.catalog.codices)
-        except CodexError as error:
-            raise lore_error(error) from error
-        return candidates_of(codices, asked, cwd, self._far)
+        return [one for one in codices if principal.reads(one.name)]
+
+    async def named(self, principal: Principal, name: str, loading: Iterable[str] = ()) -> str:
+        """The whole name of a codex that the principal may read, also without its owner. `loading`: names that the catalog
+        may not have yet. Raises NotFound, with names of none but such codices."""
+        known = {one.name for one in await self.readable(principal)} | set(filter(principal.reads, loading))
+        found = in_full(name, known)
+        if found is None:
+            raise no_codex(name, sorted(known))
+        return found
+
+    async def own(self, principal: Principal, name: str, loading: Iterable[str] = ()) -> str:
+        """The same of one that is the principal's to change; with `admin` any, by its whole name. Raises NotFound,
+        NotPermitted."""
+        loading = tuple(loading)
+        if principal.may("admin") and owner_of(name) is not None:
+            with translated():
+                codices = await asyncio.to_thread(self._library.catalog.codices)
+            if name in loading or any(one.name == name for one in codices):
+                return name
+        found = await self.named(principal, name, loading)
+        if not (principal.owns(found) or principal.may("admin")):
+            raise NotPermitted(f"codex {found} is shared with you, and not yours to change", "ask its owner")
+        return found
 
     def rebasing(self, name: str) -> bool:
         """Whether a new generation is on its way; a new version of an identity says nothing of the files."""
@@ -214,7 +244,8 @@ def _half_loaded(asked: str | None, cwd: str, codices: Sequence[Codex]) -> Codex
         here = PurePosixPath(cwd)
         around = [(len(root), one) for one in codices for root in one.roots if cwd and here.is_relative_to(root)]
         return next((one for _, one in sorted(around, key=lambda pair: -pair[0])[:1] if one.newest is None), None)
-    return next((one for one in codices if one.name == asked and one.newest is None), None)
+    named = in_full(asked, [one.name for one in codices])
+    return next((one for one in codices if one.name == named and one.newest is None), None)
 
 
 def refusal(codex: Codex, far: str | None) -> LoreError:

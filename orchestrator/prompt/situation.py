@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from formatters.context import EnvironmentView, SigilView, ToolView, TurnView
 from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
-from orchestrator.wire.names import spelled
+from orchestrator.wire.names import short, spelled
 
 SCOPE_OF_TOOLS = "tools:"
 SCOPES_OF_MEMORY = {
@@ -108,7 +108,7 @@ def choose_codex(
         return _kept(asked, candidates, conversation), ""
     if asked is not None:
         name = None if asked == BARE else _named(asked, candidates)
-        shortened = name is not None and name.casefold() != asked.casefold()
+        shortened = name is not None and asked.casefold() not in (name.casefold(), short(name).casefold())
         return name, f"this is about {name}, the only codex whose name begins with {asked}" if shortened else ""
     *others, chosen = around(cwd, candidates) or [_only(candidates)]
     too = f"this is about {chosen}; the same folder is loaded as {', '.join(others)} too: choose with -c NAME"

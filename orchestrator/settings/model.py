@@ -416,6 +416,9 @@ class SigilRule(Slice):
     users: tuple[str | int, ...] = Field((), description="users that carry it")
     groups: tuple[str | int, ...] = Field((), description="groups whose members carry it")
     scopes: tuple[str, ...] = Field((), description="what it permits")
+    codices: tuple[str, ...] = Field(
+        (), description='names of codices of others that it may read, with * and ?; of another user\'s: "NAME~UID"'
+    )
 
     @field_validator("scopes")
     @classmethod

@@ -98,11 +98,11 @@ async def test_an_unknown_codex_is_not_found_by_anyone(service):
     with pytest.raises(NotFound):
         await service.plan(asking("hello", codex="no-such-codex"))
     with pytest.raises(NotFound):
-        await service.codex("no-such-codex")
+        await service.codex(OWNER, "no-such-codex")
     with pytest.raises(NotFound):
-        await service.drop("no-such-codex")
+        await service.drop(OWNER, "no-such-codex")
     with pytest.raises(NotFound):
-        await service.cancel_load("no-such-codex")
+        await service.cancel_load(OWNER, "no-such-codex")
 
 
 async def test_an_unknown_session_is_not_found(service):
@@ -129,9 +129,9 @@ async def test_a_load_ends_with_the_codex_which_is_then_known_until_it_is_droppe
         "indexed_chunks",
     }
     assert keys <= events[-1].codex.model_fields_set
-    assert (await service.codex("fresh")).root == str(tmp_path)
-    await service.drop("fresh")
-    assert "fresh" not in {codex.name for codex in await service.codices()}
+    assert (await service.codex(OWNER, "fresh")).root == str(tmp_path)
+    await service.drop(OWNER, "fresh")
+    assert "fresh" not in {codex.name for codex in await service.codices(OWNER)}
 
 
 async def test_a_plan_has_the_objects_of_an_answer_and_its_own(service):
@@ -143,7 +143,7 @@ async def test_a_plan_has_the_objects_of_an_answer_and_its_own(service):
 
 
 async def test_search_answers_with_places(service):
-    found = await service.search("run", "demo", 3, False, "/")
+    found = await service.search(OWNER, "run", "demo", 3, False, "/")
     assert found.hits
     assert all(hit.start <= hit.end for hit in found.hits)
 

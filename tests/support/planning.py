@@ -110,8 +110,8 @@ class SmallHouse:
     def usable_grant(self) -> Grant:
         return self.grant
 
-    async def candidates(self, asked: str | None, cwd: str) -> list[ReadableCodex]:
-        del asked, cwd
+    async def candidates(self, principal: Principal, asked: str | None, cwd: str) -> list[ReadableCodex]:
+        del principal, asked, cwd
         return [ReadableCodex("demo", "/src/demo")] if self.codex else []
 
     async def ensure_built(self, name: str) -> CodexState:

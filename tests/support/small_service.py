@@ -258,19 +258,19 @@ class SmallService:
         self.known[name] = codex(name, request.path)
         yield LoadedEvent(event="loaded", codex=self.known[name])
 
-    async def cancel_load(self, name: str) -> Cancelled:
+    async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         return Cancelled(cancelled=self.found(name).name, what="load")
 
-    async def codices(self) -> list[CodexReport]:
+    async def codices(self, principal: Principal) -> list[CodexReport]:
         return list(self.known.values())
 
-    async def codex(self, name: str) -> CodexReport:
+    async def codex(self, principal: Principal, name: str) -> CodexReport:
         return self.found(name)
 
     async def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
         yield LoadedEvent(event="loaded", codex=self.found(name))
 
-    async def drop(self, name: str) -> None:
+    async def drop(self, principal: Principal, name: str) -> None:
         self.found(name)
         del self.known[name]
 
@@ -295,7 +295,9 @@ class SmallService:
             raise NotFound(f"no codex {name}", f"there are: {', '.join(self.known)}")
         return self.known[name]
 
-    async def search(self, query: str, codex: str | None, n: int, graph: bool, cwd: str) -> SearchReply:
+    async def search(
+        self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
+    ) -> SearchReply:
         if query == "nothing":
             return SearchReply(hits=(), notices=("demo is being indexed",))
         hit = SearchHit(
@@ -319,7 +321,7 @@ class SmallService:
         turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
         return filled(SessionExport, name=name, codex="demo", turns=turns)
 
-    async def read(self, body: ReadBody) -> FileLines:
+    async def read(self, principal: Principal, body: ReadBody) -> FileLines:
         if body.path != "src/a.py":
             raise NotFound(f"{body.path!r} is no file of this codex", "there are: src/a.py")
         text = "".join(f"line {number}\n" for number in range(body.start, (body.end or 12) + 1))
@@ -331,12 +333,12 @@ class SmallService:
         )
         return strategy_state(decision, body.used_tokens)
 
-    async def codex_map(self, name: str, most: int) -> CodexMap:
+    async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:
         self.found(name)
         lines = (MapLine(path="src/a.py", line="App: run"), MapLine(path="src/b.py", line="help_it"))
         return CodexMap(files=lines if most > 100 else lines[:1], left_out=0 if most > 100 else 1)
 
-    async def codex_costs(self, name: str, most: int) -> CodexCosts:
+    async def codex_costs(self, principal: Principal, name: str, most: int) -> CodexCosts:
         self.found(name)
         rows = (
             FileTokens(path="src/a.py", level="full", tokens=90),
@@ -352,7 +354,7 @@ class SmallService:
             outside=0,
         )
 
-    async def symbols(self, body: SymbolsBody) -> SymbolsReply:
+    async def symbols(self, principal: Principal, body: SymbolsBody) -> SymbolsReply:
         if body.name == "nothing":
             return SymbolsReply(symbols=(), near=("noting",))
         row = filled(
@@ -428,31 +430,33 @@ class SmallService:
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
         return FeedbackReply(trace=self.traced.vote(principal.uid, name, body.vote, body.note)[1])
 
-    async def identities(self) -> tuple[IdentityRow, ...]:
+    async def identities(self, principal: Principal) -> tuple[IdentityRow, ...]:
         return tuple(
             filled(IdentityRow, name=name, default=name == self.default_identity, bytes=len(text.encode()))
             for name, text in sorted(self.texts.items())
         )
 
-    async def identity(self, name: str) -> IdentityReport:
+    async def identity(self, principal: Principal, name: str) -> IdentityReport:
         if name not in self.texts:
             raise NotFound(f"no identity named {name!r}", f"there are: {', '.join(self.texts)}")
         return self.told(name, self.texts[name])
 
-    async def use_identity(self, name: str, *, dry_run: bool) -> DefaultIdentity:
-        told, before = await self.identity(name), self.default_identity
+    async def use_identity(self, principal: Principal, name: str, *, dry_run: bool) -> DefaultIdentity:
+        told, before = await self.identity(principal, name), self.default_identity
         if not dry_run:
             self.default_identity = name
         return DefaultIdentity(identity=told, before=before, changed=name != before)
 
     async def condense_identity(self, principal: Principal, name: str) -> ShortIdentity:
-        report = await self.identity(name)
+        report = await self.identity(principal, name)
         short = self.shorter or report.text
         return ShortIdentity(
             identity=report, short=short, short_tokens=len(short.split()), by="extract", why="it is small"
         )
 
-    async def put_identity(self, name: str, text: str, *, dry_run: bool, keep: bool = False) -> IdentityChange:
+    async def put_identity(
+        self, principal: Principal, name: str, text: str, *, dry_run: bool, keep: bool = False
+    ) -> IdentityChange:
         check(text)
         before, told = self.texts.get(name), self.told(name, text)
         if not dry_run:
@@ -486,7 +490,9 @@ class SmallService:
         about = ModelNames(name=name, path=name, notice="")
         yield ChangedEvent(event="changed", model=about, changed=changed, cold=cold)
 
-    async def measure_kv(self, codex: str | None, cwd: str) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+    async def measure_kv(
+        self, principal: Principal, codex: str | None, cwd: str
+    ) -> AsyncIterator[KvLossProgress | KvLossEvent]:
         if codex == "full":
             raise NotReady("KV type q8_0 cannot be measured now: 6,144 tokens of KV are needed beside what is held")
         yield KvLossProgress(event="measuring", kind="q8_0", done=64, total=2048)
@@ -546,13 +552,13 @@ class SmallService:
     async def cache(self) -> CacheReply:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
 
-    async def engine_work(self) -> EngineWork:
+    async def engine_work(self, principal: Principal) -> EngineWork:
         return EngineWork(weight_bytes=1 << 20, tickets=(), caches=())
 
     async def client_stats(self, principal: Principal) -> ClientStats:
         return ClientStats(clients=())
 
-    async def events(self) -> AsyncIterator[ReplyShape]:
+    async def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
         yield filled(NowEvent, level="calm")
         yield LevelEvent(event="level", level="high", power="normal")
         self.begun.set()

@@ -144,7 +144,7 @@ def test_a_dropped_session_takes_its_turns_with_it(store, path):
     store.append(session.id, [StoredTurn("user", "a")])
     store.drop(ALICE, session.name)
     assert store.turns(session.id) == []
-    assert store.count() == 0
+    assert store.count(ALICE) == 0
 
 
 def test_what_a_dropped_session_was_still_to_get_goes_to_no_other(store):

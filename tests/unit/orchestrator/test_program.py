@@ -24,6 +24,7 @@ from orchestrator.errors import Conflict, EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.machine.yielding import Yielding
 from orchestrator.program import AwaitedModel, Program
+from orchestrator.service import Principal
 
 pytestmark = pytest.mark.anyio
 
@@ -94,14 +95,18 @@ async def test_it_is_ready_while_the_engine_s_process_is_and_not_while_it_cannot
 async def test_a_load_that_comes_while_its_codex_is_dropped_is_refused():
     loads, forgotten = Loads(), []
 
+    async def own(_, name):
+        return name
+
     async def dropped(name):
         with pytest.raises(Conflict):
             loads.begin(name, lambda load: asyncio.sleep(0))
         forgotten.append(name)
 
     forgets = SimpleNamespace(forget=forgotten.append)
-    codices = SimpleNamespace(drop=dropped)
-    await Program.drop(SimpleNamespace(loads=loads, watchers=forgets, lifecycle=codices, upkeep=forgets), "code")
+    codices = SimpleNamespace(drop=dropped, own=own)
+    program = SimpleNamespace(loads=loads, watchers=forgets, lifecycle=codices, upkeep=forgets)
+    await Program.drop(program, Principal(0, 0, 1), "code")
     assert forgotten == ["code"] * 3
     loads.begin("code", lambda load: asyncio.sleep(0))
     await loads.stop()
