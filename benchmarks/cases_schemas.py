@@ -5,7 +5,8 @@ given for both, and neither is in this repository. The judge is the package `jso
 the product either: install it beside the benchmark.
 
 A valid instance may be refused by design: it has properties that the schema does not name, or what the schema says
-nothing of. It is judged by the schema as the door reads it, and is written in that schema's order of properties.
+nothing of. It is judged by the schema as the door reads it, and is spelt as that schema has it: properties in its order,
+its own constants, whole numbers without a fraction.
 Times are those of the one thread that computes them, so that other work on the machine counts little.
 """
 
@@ -173,7 +174,7 @@ def outcome(model: Model, judge: "Judge", schema: str, value: Any, *, valid: boo
     closely = read(schema)
     if judge.fault(closely, value):
         return "left out"
-    other = json.dumps(judge.ordered(value, closely, closely), ensure_ascii=False)
+    other = json.dumps(judge.spelt(value, closely, closely), ensure_ascii=False)
     return "taken" if model.takes(schema, other) else "valid, refused"
 
 
@@ -197,26 +198,32 @@ class Judge:
             return None
         return str(found.validator) if found is not None else ""
 
-    def ordered(self, value: Any, inside: Any, root: Any, depth: int = 0) -> Any:
-        """The value with its properties in the order in which the schema names them."""
+    def spelt(self, value: Any, inside: Any, root: Any, depth: int = 0) -> Any:
+        """An equal value, with its properties in the order in which the schema names them."""
         if not isinstance(inside, Mapping) or depth > DEEPEST:
-            return value
+            return whole(value)
+        constants = [inside["const"]] if "const" in inside else inside.get("enum", ())
+        value = next((one for one in constants if not self.fault({"const": one}, value)), value)
         if "$ref" in inside:
-            value = self.ordered(value, found(root, inside["$ref"]), root, depth + 1)
+            value = self.spelt(value, found(root, inside["$ref"]), root, depth + 1)
         places = {key: root[key] for key in ("$defs", "definitions") if key in root}
         either = [*inside.get("anyOf", ()), *inside.get("oneOf", ())]
         fitting = [one for one in either if one is True or not self.fault({**places, **one}, value)][:1]
         for one in (*inside.get("allOf", ()), *fitting):
-            value = self.ordered(value, one, root, depth + 1)
+            value = self.spelt(value, one, root, depth + 1)
         if isinstance(value, list):
             first, rest = inside.get("prefixItems", ()), inside.get("items", True)
             within = [*first, *(rest for _ in value[len(first) :])]
-            return [self.ordered(one, part, root, depth + 1) for one, part in zip(value, within, strict=False)]
+            return [self.spelt(one, part, root, depth + 1) for one, part in zip(value, within, strict=False)]
         if isinstance(value, dict):
             named, others = inside.get("properties", {}), inside.get("additionalProperties", True)
             names = [*(name for name in named if name in value), *(name for name in value if name not in named)]
-            return {name: self.ordered(value[name], named.get(name, others), root, depth + 1) for name in names}
-        return value
+            return {name: self.spelt(value[name], named.get(name, others), root, depth + 1) for name in names}
+        return whole(value)
+
+
+def whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def found(root: Any, reference: str) -> Any:

@@ -6,7 +6,7 @@ Sampling ─▶ the door (`schema`) ─▶ a grammar ─▶ a matcher, kept ─�
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from orchestrator.engine.llama.calls import (
     parameters_of,
     written_with,
 )
-from orchestrator.engine.llama.schema import UNFORESEEN, read, said
+from orchestrator.engine.llama.schema import STRINGS, UNFORESEEN, Words, read, said
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -92,7 +92,7 @@ class Grammars:
             return (
                 self._with_calls(schema, calls)
                 if calls
-                else self._matcher(json.dumps({"grammars": [json_grammar(read(schema))]}))
+                else self._matcher(json.dumps({"grammars": [json_grammar(self._tried(read(schema)))]}))
             )
         except SchemaRefused as refused:
             return SchemaRefused(said(str(refused)))
@@ -110,10 +110,23 @@ class Grammars:
         Constraint(matcher.deep_copy(), lambda: None).mask()  # a reference that is only itself allows nothing
         return matcher
 
+    def _tried(self, words: Any) -> Any:
+        """The schema, if the first token of each of its ambiguous texts can be found: an answer would end in the middle.
+        Raises SchemaRefused."""
+        for pattern, begun, place in ambiguous(words):
+            try:
+                constraint = Constraint(self._matcher(json.dumps({"grammars": [json_grammar(place)]})), lambda: None)
+                for token in self._tokenizer.tokenize_str(begun):
+                    constraint.accept(token)
+                constraint.mask()
+            except SchemaRefused as error:
+                raise SchemaRefused(f"the pattern {pattern} is too ambiguous beside its lengths") from error
+        return words
+
     def _with_calls(self, schema: str, rules: ToolRules) -> "LLMatcher":
         check_rules(rules)
         spelling = Spelling(self._tokenizer)
-        answer = {"answer": read(schema)} if schema else {}
+        answer = {"answer": self._tried(read(schema))} if schema else {}
         parts = [self._arguments(at, tool, rules.form, spelling) for at, tool in enumerate(rules.tools)]
         try:
             return self._matcher(grammar_of(answer_of(rules, parts, spelling, with_schema=bool(schema)), answer, parts))
@@ -126,7 +139,8 @@ class Grammars:
     ) -> Part:
         """Of the tool at this place. `alone`: if it can be compiled by itself. Raises SchemaRefused for a strict one."""
         try:
-            part = arguments_of(at, parameters_of(tool.parameters, strict=tool.strict), form.style, spelling)
+            parameters = self._tried(parameters_of(tool.parameters, strict=tool.strict))
+            part = arguments_of(at, parameters, form.style, spelling)
             if alone:
                 self._matcher(grammar_of("\n".join([f"start: args_{at}", TEXT, ANY_NAME, *part.rules]), {}, [part]))
         except (SchemaRefused, *UNFORESEEN) as error:
@@ -201,6 +215,30 @@ def grammar_of(lark: str, schemas: Mapping[str, Any], parts: Sequence[Part] = ()
     named = {**schemas, **{name: words for part in parts for name, words in part.schemas.items()}}
     grammars = [{**json_grammar(words), "name": name} for name, words in named.items()]
     return json.dumps({"grammars": [{"lark_grammar": lark}, *grammars]})
+
+
+def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
+    """What counts characters in two ways, or from any place on, takes work for a token that nothing foretells: each such
+    pattern once, how an answer with it begins, and a schema of that answer."""
+    found: dict[str, tuple[str, str, Any]] = {}
+    waiting = [words]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            waiting += [inside for keyword, inside in one.items() if keyword not in ("const", "enum")]
+            if isinstance(pattern := one.get("pattern"), str) and "{" in pattern and "maxLength" in one:
+                text = {"type": "string", **{key: one[key] for key in STRINGS if key in one}}
+                place: Words = {"properties": {"a": text, "b": {}}, "required": ["a"], "additionalProperties": False}
+                found[json.dumps(text)] = pattern, '{"a":"', {"type": "object", **place}
+            for pattern, inside in one.get("patternProperties", {}).items():
+                if "{" in pattern:
+                    within = {} if "$ref" in json.dumps(inside) else inside
+                    others = {"additionalProperties": False} if one.get("additionalProperties") is False else {}
+                    named: Words = {"type": "object", "patternProperties": {pattern: within}, **others}
+                    found[json.dumps(named)] = pattern, '{"', named
+    yield from found.values()
 
 
 def json_grammar(words: Any) -> dict[str, Any]:

@@ -29,6 +29,8 @@ MOST_FACTOR = 1000  # the least common multiple of all multipleOf: 999,983 takes
 MOST_WHOLE = 2**53  # bounds are read as floats, and an integer without them may have any number of digits
 MOST_SAID = 500  # characters of a refusal, which may repeat what the schema says
 
+Words = dict[str, Any]
+
 OBJECTS = ("properties", "required", "additionalProperties", "patternProperties", "minProperties", "maxProperties")
 ARRAYS = ("items", "prefixItems", "additionalItems", "minItems", "maxItems")
 STRINGS = ("minLength", "maxLength", "pattern", "format")
@@ -47,14 +49,21 @@ OF_OTHERS = frozenset((*EARLIER, *EDITORS, *GENERATORS, "name", "version", "self
 SAYS_NOTHING = {"uniqueItems": False, "nullable": False}
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid")
 UUIDS = ("uuid1", "uuid2", "uuid3", "uuid4", "uuid5")
-# llguidance knows months of 30 days but no leap years, has the year 0 and a second 60 of any minute, and other letters than
-# T and Z. An answer has what every reader takes.
+# llguidance knows months of 30 days but no leap years, has the year 0 and a second 60 of any minute, other letters than T
+# and Z, and labels xn-- that stand for nothing. An answer has what every reader takes, so no quoted names of mailboxes and
+# no IPv4 address in an IPv6 one either.
 YEAR, ANY_DAY = r"([1-9]\d{3}|0[1-9]\d{2}|00[1-9]\d|000[1-9])", r"(0[1-9]|[12]\d|3[01])"
 LEAP = r"(\d{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
 DAY = rf"((0[13578]|1[02])-{ANY_DAY}|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))"
 DATE = rf"({YEAR}-{DAY}|{LEAP}-02-29)"
 TIME = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)"
+LABEL = r"([^.xX][^.]*|[xX]([^.nN][^.]*|[nN]([^.-][^.]*|-([^.-][^.]*)?)?)?)"
 PATTERNS = {"date": f"^{DATE}$", "time": f"^{TIME}$", "date-time": f"^{DATE}T{TIME}$"}
+NARROWED: dict[str, Words] = {
+    "hostname": {"pattern": rf"^{LABEL}(\.{LABEL})*$", "maxLength": 253},
+    "email": {"pattern": r'^[^"\[]*$'},
+    "ipv6": {"pattern": "^[^.]*$"},
+}
 BOUNDS = {
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), MOST_REPEATS),
     **dict.fromkeys(LIMITS, MOST_WHOLE),
@@ -86,7 +95,6 @@ IN_WORDS = (  # instead of what the libraries say of themselves
 )
 # Of a schema that says what nobody foresaw. One question must not end the process, and with it everybody's answers.
 UNFORESEEN = (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
-Words = dict[str, Any]
 
 
 def said(text: str) -> str:
@@ -284,6 +292,7 @@ def typed(words: Words) -> Words:
         words = {"items": False, **length, **words}
     if words.get("format") in UUIDS:
         words = {**words, "format": "uuid"}
+    words = {**NARROWED.get(words.get("format", ""), {}), **words}
     if words.get("format") in PATTERNS and "pattern" not in words:
         words = {
             key: value for key, value in {**words, "pattern": PATTERNS[words["format"]]}.items() if key != "format"

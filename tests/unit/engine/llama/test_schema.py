@@ -224,7 +224,10 @@ EXACT: list[tuple[Any, list[str], list[str]]] = [
     ({"format": "time"}, ['"00:00:00Z"'], ['"00:00:60Z"', '"00:00:00"']),
     ({"format": "date", "pattern": "^2"}, ['"2026-11-22"'], ['"1026-11-22"']),
     ({"type": "string", "format": "uuid4"}, ['"123e4567-e89b-12d3-a456-426614174000"'], ['"123e4567"']),
-    ({"type": "string", "format": "email"}, ['"a@example.org"'], ['"a"']),
+    ({"type": "string", "format": "email"}, ['"a@example.org"'], ['"a"', '"\\"a\\"@example.org"', '"a@[127.0.0.1]"']),
+    ({"format": "hostname"}, ['"www.example.com"', '"xn-a.x--b"', '"x"'], ['"xn--X"', '"a.XN--b"', f'"{"a." * 127}a"']),
+    ({"format": "hostname", "maxLength": 3}, ['"a.b"'], ['"a.bc"']),
+    ({"format": "ipv6"}, ['"2001:db8::1"'], ['"::ffff:192.168.0.1"', '"12345::"']),
     ({"type": ["integer", "null"], "minimum": 7, "maximum": 8}, ["7", "null"], ["6", '"7"']),
     ({"type": "string", "enum": [5, "b"]}, ['"b"'], ["5"]),
     ({"enum": ["a", "b"], "pattern": "^a$"}, ['"a"'], ['"b"']),
@@ -518,6 +521,15 @@ def test_an_ambiguous_pattern_costs_little_a_token(schemas: Grammars, text: str)
     walk(schemas, pattern(text), 0, steps=60)
 
 
+WORDY = {"type": "string", "pattern": r"^(?:\S+\s+){0,99}\S+$", "minLength": 1, "maxLength": 5000}
+
+
+@pytest.mark.parametrize("place", ["{}", '{{"properties": {{"a": {}}}}}', '{{"anyOf": [{{"type": "null"}}, {}]}}'])
+def test_a_pattern_that_no_answer_could_get_through_is_refused_before_any_begins(schemas: Grammars, place: str) -> None:
+    with pytest.raises(SchemaRefused, match=r"the pattern .*\{0,99\}.* is too ambiguous beside its lengths"):
+        schemas.constraint(place.format(json.dumps(WORDY)))
+
+
 def both(name: str) -> dict[str, Any]:
     return {"allOf": [{"$ref": f"#/$defs/{name}"}, {"properties": {"x": {}}}]}
 
@@ -655,8 +667,7 @@ def test_an_answer_that_met_a_limit_leaves_its_schema_to_the_next_one(
     schemas: Grammars, vocabulary: Vocabulary
 ) -> None:
     """What the lexer has built is shared with the answers before, and with it that it met its limit."""
-    words = {"type": "string", "pattern": r"^$|(^(?:\S+\s+){0,99}\S+$)", "minLength": 1, "maxLength": 5000}
-    schema = json.dumps({"properties": {"a": words}, "required": ["a"]})
+    schema = json.dumps({"properties": {"a": json.loads(pattern("^(.{0,70}){70}$"))}, "required": ["a"]})
     ids = vocabulary.content('{"a": "What is the meaning of it')
     for _ in range(2):
         constraint = schemas.constraint(schema)
