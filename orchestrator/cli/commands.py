@@ -26,6 +26,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "search": "search.search",
     "mcp": "mcp.mcp",
     "status": "status.status",
+    "dash": "dash.dash",
     "doctor": "doctor.doctor",
     "codex": "codex.app",
     "session": "session.app",
