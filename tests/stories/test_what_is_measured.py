@@ -1,14 +1,26 @@
 """What an administrator sees of a day: metrics that Prometheus reads, and one line of the log for each turn."""
 
 import json
-from collections import Counter
+import math
+import re
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.house import ask, codebase, living, over_socket, question
+from support.promql import QueryError, Scrapes, evaluated
 
 from orchestrator.reports.metrics import FAMILIES
 from orchestrator.reports.turns import EVENTS
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "lorekeep.json"
+QUERIES = [
+    pytest.param(panel["title"], target["expr"], target["legendFormat"], id=f"{panel['title']} {target['refId']}")
+    for panel in json.loads(DASHBOARD.read_text())["panels"]
+    for target in panel.get("targets", ())
+]
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +106,55 @@ def test_a_real_daemon_has_every_metric_of_the_reference_and_no_other(house):
         "lorekeep_pressure_level",
         "lorekeep_pressure_ratio",
     }
+
+
+@pytest.fixture(scope="module")
+def scrapes(house):
+    """Before and after what a dashboard shows: answers, and a refusal."""
+    before, begun = by_name(house), time.monotonic()
+    ask(house, "zebra")
+    with over_socket(house) as http:
+        http.get("/nowhere")
+    return Scrapes(before, by_name(house), time.monotonic() - begun)
+
+
+def by_name(daemon):
+    found = defaultdict(dict)
+    with over_socket(daemon) as http:
+        text = http.get("/metrics").text
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name][frozenset(sample.labels.items())] = sample.value
+    return found
+
+
+@pytest.mark.parametrize(("title", "query", "legend"), QUERIES)
+def test_every_query_of_the_dashboard_gives_figures_of_a_real_daemon(scrapes, title, query, legend):
+    series = evaluated(query.replace("$__rate_interval", "1m"), scrapes)
+    assert series
+    assert not any(math.isnan(value) for value in series.values()), "nothing is measured there"
+    shown = set(re.findall(r"{{(\w+)}}", legend))
+    assert all(shown == {label for label, _ in labels} for labels in series), "a legend names each series"
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("sum(lorekeep_turn_total)", "no metric named lorekeep_turn_total"),
+        ("sum by (codex) (rate(lorekeep_turns_total[1m]))", "no series has the label codex"),
+        ('rate(lorekeep_block_tokens_total{tier="tape"}[1m])', "no series of lorekeep_block_tokens_total"),
+        ("rate(lorekeep_turns_total)", "a range belongs"),
+        ("histogram_quantile(0.5, sum(rate(lorekeep_turn_seconds_bucket[1m])))", "no label le"),
+        ("sum(lorekeep_ready", "stands where"),
+    ],
+)
+def test_a_query_that_would_show_nothing_is_found_out(scrapes, query, why):
+    with pytest.raises(QueryError, match=why):
+        evaluated(query, scrapes)
+
+
+def test_what_the_dashboard_calculates_is_what_prometheus_would(scrapes):
+    assert evaluated("2 + 3 * (4 - 1)", scrapes) == {frozenset(): 11}
+    buckets = {frozenset({("le", bound)}): count for bound, count in (("1.0", 2.0), ("3.0", 4.0), ("+Inf", 4.0))}
+    known = Scrapes({}, {"x_bucket": buckets}, 1.0)
+    assert evaluated("histogram_quantile(0.75, x_bucket)", known) == {frozenset(): 2.0}
