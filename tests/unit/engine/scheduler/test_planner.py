@@ -200,7 +200,7 @@ arriving = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), max_size=
 
 
 @settings(max_examples=60)
-@given(st.integers(1, 5000), st.lists(arriving, min_size=1, max_size=10), answers)
+@given(st.integers(1, 1500), st.lists(arriving, min_size=1, max_size=10), answers)
 def test_a_prefill_is_overtaken_by_none_that_begins_once_as_many_tokens_were_computed(
     tokens: int, script: list[list[tuple[int, int]]], answering: dict[int, list[int]]
 ) -> None:
