@@ -15,6 +15,9 @@ from pathlib import Path
 from orchestrator.settings.paths import Paths
 
 SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
+ACCOUNT = "lorekeep"
+# Not DynamicUser: the socket's group must be there before the daemon runs, and have members.
+SYSUSERS = f'u {ACCOUNT} - "Lorekeep" /var/lib/lorekeep\n'
 FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 RULES = "KF_RULE_CACHE_DIR"  # Kingfisher's own variable
 DONE = ("Created symlink", "Removed ")  # systemctl says on stderr also what went well
@@ -52,9 +55,11 @@ DeviceAllow=char-nvidia-caps rw
 DeviceAllow=char-nvidiactl rw
 """
 # Peers of the system's daemon must keep their uid: it decides their rights. A private user namespace would hide it.
-SYSTEM_HARDENING = """\
-ProtectHome=read-only
-DynamicUser=yes
+SYSTEM_HARDENING = f"""\
+# No user's files are opened: clients read them, and send them.
+ProtectHome=yes
+User={ACCOUNT}
+Group={ACCOUNT}
 StateDirectory=lorekeep
 StateDirectoryMode=0700
 CacheDirectory=lorekeep
@@ -82,15 +87,21 @@ class UnitPlace:
     folder: Path
     systemctl: tuple[str, ...]
     link: Path | None = None
+    account: Path | None = None  # the file that asks for the daemon's user and group
+    sysusers: str = "systemd-sysusers"  # what makes them
 
     @property
-    def files(self) -> tuple[Path, Path]:
+    def units(self) -> tuple[Path, Path]:
         return self.folder / SERVICE, self.folder / SOCKET
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (*self.units, *((self.account,) if self.account is not None else ()))
 
 
 def place_of(environ: Mapping[str, str], *, user: bool) -> UnitPlace:
     if not user:
-        return UnitPlace(Path("/etc/systemd/system"), ("systemctl",))
+        return UnitPlace(Path("/etc/systemd/system"), ("systemctl",), account=Path("/etc/sysusers.d/lorekeep.conf"))
     home = Path(environ.get("HOME") or Path.home())
     base = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     return UnitPlace(base / "systemd" / "user", ("systemctl", "--user"), home / ".local" / "bin" / "lore")
@@ -110,10 +121,12 @@ def install(unit: Unit, place: UnitPlace) -> list[str]:
     place.folder.mkdir(parents=True, exist_ok=True)
     for folder in unit.writable:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # systemd binds only what exists
-    service, socket = place.files
+    service, socket = place.units
     service.write_text(service_text(unit))
-    socket.write_text(socket_text())
-    return linked(unit, place.link) + commanded(place, ("daemon-reload",), ("enable", "--now", SOCKET))
+    socket.write_text(socket_text(user=unit.user))
+    return (
+        accounted(place) + linked(unit, place.link) + commanded(place, ("daemon-reload",), ("enable", "--now", SOCKET))
+    )
 
 
 def uninstall(unit: Unit, place: UnitPlace) -> list[str]:
@@ -124,6 +137,24 @@ def uninstall(unit: Unit, place: UnitPlace) -> list[str]:
     if place.link is not None and place.link.is_symlink() and place.link.readlink() == unit.executable:
         place.link.unlink()
     return complaints + commanded(place, ("daemon-reload",))
+
+
+def accounted(place: UnitPlace) -> list[str]:
+    """Asks for the daemon's user and group, which stay when it is uninstalled: its files are theirs."""
+    if place.account is None:
+        return []
+    place.account.parent.mkdir(parents=True, exist_ok=True)
+    place.account.write_text(SYSUSERS)
+    return ran(place.sysusers, str(place.account))
+
+
+def ran(*command: str) -> list[str]:
+    """What went wrong, in words."""
+    line = " ".join(command)
+    if shutil.which(command[0]) is None:
+        return [f"{command[0]} is not here; later: {line}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [f"{line}: {complaint(done.stderr) or f'exit status {done.returncode}'}"] if done.returncode else []
 
 
 def linked(unit: Unit, link: Path | None) -> list[str]:
@@ -143,7 +174,7 @@ def installed(place: UnitPlace) -> bool:
 
 def state(place: UnitPlace) -> dict[str, str]:
     """What systemd says of each unit: active, inactive, failed; unknown where it cannot be asked."""
-    return {file.name: asked(place, "is-active", file.name) for file in place.files}
+    return {file.name: asked(place, "is-active", file.name) for file in place.units}
 
 
 def asked(place: UnitPlace, *words: str) -> str:
@@ -154,16 +185,7 @@ def asked(place: UnitPlace, *words: str) -> str:
 
 
 def commanded(place: UnitPlace, *commands: tuple[str, ...]) -> list[str]:
-    complaints: list[str] = []
-    for words in commands:
-        line = " ".join([*place.systemctl, *words])
-        if shutil.which(place.systemctl[0]) is None:
-            complaints.append(f"systemctl is not here; later: {line}")
-            continue
-        done = subprocess.run([*place.systemctl, *words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            complaints.append(f"{line}: {complaint(done.stderr) or f'exit status {done.returncode}'}")
-    return complaints
+    return [complaint for words in commands for complaint in ran(*place.systemctl, *words)]
 
 
 def complaint(said: str) -> str:
@@ -194,7 +216,7 @@ TimeoutStopSec=30
 WatchdogSec=60
 KillMode=mixed
 RuntimeDirectory=lorekeep
-RuntimeDirectoryMode=0700
+RuntimeDirectoryMode={"0700" if unit.user else "0755"}
 # The socket's file is in it, and belongs to lorekeep.socket.
 RuntimeDirectoryPreserve=yes
 {variables(unit)}{HARDENING}{network(unit)}{placement(unit)}
@@ -220,16 +242,17 @@ def placement(unit: Unit) -> str:
     return f"ProtectHome=read-only\nPrivateUsers=yes\n{writable}"
 
 
-def socket_text() -> str:
-    """The first question starts the daemon."""
-    return """\
+def socket_text(*, user: bool) -> str:
+    """The first question starts the daemon. The system's is for the members of a group."""
+    mode, folder = ("0600", "0700") if user else ("0660", "0755")
+    return f"""\
 [Unit]
 Description=Lorekeep's socket
 
 [Socket]
 ListenStream=%t/lorekeep/lore.sock
-SocketMode=0600
-DirectoryMode=0700
+SocketMode={mode}
+{"" if user else f"SocketUser={ACCOUNT}{chr(10)}SocketGroup={ACCOUNT}{chr(10)}"}DirectoryMode={folder}
 RemoveOnStop=yes
 
 [Install]

@@ -43,7 +43,7 @@ def listen(path: Path, group: str = "") -> Listener:
     """Our own socket at `path`, mode 0600, or 0660 with a group. Raises Conflict where a daemon lives there."""
     check_path(path)
     check_kind(path)  # before there is a lock beside it: beside what is not ours nothing is left
-    make_folder(path.parent)
+    make_folder(path.parent, 0o711 if group else 0o700)
     lock = locked(path)
     try:
         clear(path)
@@ -72,9 +72,9 @@ def check_kind(path: Path) -> None:
         raise SettingsError(f"{path} is not a socket", "move it away, or use another --socket")
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=mode, parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(
             f"cannot make {folder}: {error.strerror}", "set --socket to a place you may write to"

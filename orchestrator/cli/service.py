@@ -27,6 +27,16 @@ Model = Annotated[
     given.option("--model MODEL", "a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
 ]
 
+NEXT = """\
+next, as root:
+  usermod -aG lorekeep USER        who may connect, from their next login on
+  /etc/lorekeep/config.toml        what they may do there:
+    [sigils.users]
+    groups = ["lorekeep"]
+    scopes = ["query", "search", "codex:read", "codex:write", "memory:read", "memory:write"]
+  systemctl restart lorekeep       reads the configuration
+as the daemon's owner: sudo -u lorekeep lore status"""
+
 
 def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = None, model: Model = None) -> None:
     """Runs the daemon until SIGTERM or Ctrl-C. The exit status is then 0, also while it starts."""
@@ -57,6 +67,8 @@ def install(user: User = True, as_json: given.Json = False) -> None:
     complete(complaints, "the units are written, but not all else worked")
     if user:
         note("to keep it running after you log out: loginctl enable-linger")
+    else:
+        note(NEXT)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.settings import Paths
 from orchestrator.systemd import (
     Unit,
+    UnitPlace,
     carried,
     complaint,
     install,
@@ -34,7 +35,7 @@ def written(tmp_path):
     def write(unit):
         service, socket = tmp_path / "lorekeep.service", tmp_path / "lorekeep.socket"
         service.write_text(service_text(unit))
-        socket.write_text(socket_text())
+        socket.write_text(socket_text(user=unit.user))
         return service, socket
 
     return write
@@ -56,6 +57,25 @@ def test_the_service_s_exposure_is_at_most_1_5(written, unit):
     service, _ = written(unit)
     command = ["systemd-analyze", "security", "--offline=yes", "--threshold=15", service]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_the_system_s_socket_is_for_the_members_of_a_group_and_no_home_is_seen_behind_it():
+    text = socket_text(user=False)
+    assert "ListenStream=%t/lorekeep/lore.sock\nSocketMode=0660\nSocketUser=lorekeep\nSocketGroup=lorekeep\n" in text
+    assert "SocketMode=0600\nDirectoryMode=0700" in socket_text(user=True)
+    service = service_text(Unit(Path("/lore"), user=False))
+    for line in ("User=lorekeep", "Group=lorekeep", "ProtectHome=yes", "RuntimeDirectoryMode=0755"):
+        assert f"\n{line}\n" in service
+
+
+def test_the_system_s_installation_asks_for_a_user_and_a_group(tmp_path):
+    account = tmp_path / "sysusers.d" / "lorekeep.conf"
+    place = UnitPlace(tmp_path / "system", ("no-systemctl",), account=account, sysusers="no-sysusers")
+    unit = Unit(Path("/opt/lore"), user=False)
+    assert install(unit, place)[0] == f"no-sysusers is not here; later: no-sysusers {account}"
+    assert account.read_text() == 'u lorekeep - "Lorekeep" /var/lib/lorekeep\n'
+    uninstall(unit, place)
+    assert not any(file.exists() for file in place.files)
 
 
 def test_the_gpu_stays_visible():
