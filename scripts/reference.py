@@ -1,5 +1,5 @@
 """Writes docs/reference/: every setting, command, route, metric and event, read from the program, and share/: manual
-pages of the commands, and completions for shells. `--check` only compares.
+pages of the commands, and completions for shells, and docs/models.md: what `lore up` recommends. `--check` only compares.
 
 A page is made from what the program would do, so it can be stale but not wrong; a test holds that it is not stale.
 """
@@ -12,11 +12,13 @@ from typing import Any
 import manual
 import reference_http
 import reference_metrics
+import reference_models
 from reference_http import cell
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 SHARE = ROOT / "share"
+MODELS = ROOT / "docs" / "models.md"
 
 SETTINGS = """\
 # Settings
@@ -49,14 +51,14 @@ def main() -> None:
 
 def files() -> dict[Path, str]:
     """Everything that is written, by its place."""
-    return {FOLDER / name: text for name, text in pages().items()} | {
-        SHARE / name: text for name, text in manual.files().items()
-    }
+    made = {FOLDER / name: text for name, text in pages().items()}
+    made[MODELS] = "\n".join(reference_models.page()) + "\n"
+    return made | {SHARE / name: text for name, text in manual.files().items()}
 
 
 def written() -> list[Path]:
     """What lies there now."""
-    return [path for path in (*FOLDER.glob("*.md"), *SHARE.rglob("*")) if path.is_file()]
+    return [path for path in (MODELS, *FOLDER.glob("*.md"), *SHARE.rglob("*")) if path.is_file()]
 
 
 def pages() -> dict[str, str]:

@@ -86,7 +86,7 @@ WITHOUT_DAEMON = (
 )
 ALLOWED = {
     (f"orchestrator.cli.{module}", target)
-    for module in ("local", "config", "doctor", "identity", "model", "service")
+    for module in ("local", "config", "doctor", "identity", "model", "service", "up")
     for target in WITHOUT_DAEMON
 } | {("orchestrator.cli.schema", "orchestrator.api")}  # the routes as they are declared
 

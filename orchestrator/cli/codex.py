@@ -111,8 +111,8 @@ class Watch:
     as_json: bool
     name: str = ""  # of what is loaded, as the daemon reports it
 
-    def until_loaded(self, events: Iterator[Event]) -> None:
-        """Ctrl-C ends the watching; the load only where somebody says so."""
+    def until_loaded(self, events: Iterator[Event]) -> dict[str, Any]:
+        """The codex. Ctrl-C ends the watching; the load only where somebody says so."""
         try:
             codex = self.codex_of(events)
         except KeyboardInterrupt:
@@ -124,6 +124,7 @@ class Watch:
             raise
         if not self.as_json:
             show_loaded(codex)
+        return codex
 
     def offer_to_stop(self) -> None:
         if typer.confirm("stop it now?", default=False, err=True):

@@ -19,6 +19,7 @@ from orchestrator.wire import faults
 from orchestrator.wire.places import VERSION
 
 COMMANDS = {  # name: the function or the group, in its module
+    "up": "up.up",
     "serve": "service.serve",
     "load": "codex.load",
     "ask": "ask.ask",

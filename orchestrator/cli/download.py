@@ -32,6 +32,10 @@ SHA256 = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z')
 Report = Callable[[int, int], None]
 
 
+class Unreachable(Failure):
+    """The hub does not answer: there may be no network."""
+
+
 @dataclass(frozen=True)
 class HubFile:
     """`file` is where it lies below the models folder. `token` opens gated models; '' asks as anybody does."""
@@ -222,4 +226,4 @@ def unreachable(url: str, part: Path, error: Exception) -> Failure:
     why = error.reason if isinstance(error, urllib.error.URLError) else error
     kept = f"{part.stat().st_size:,} bytes are kept; " if part.exists() and part.stat().st_size else ""
     hint = f"{kept}when there is a network, the same command goes on; a file at hand: lore model use FILE.gguf"
-    return Failure(faults.FAILED, f"{url} cannot be reached: {why}", hint)
+    return Unreachable(faults.FAILED, f"{url} cannot be reached: {why}", hint)

@@ -262,16 +262,7 @@ def drop(name: Name, yes: Yes = False, as_json: given.Json = False, socket: give
 @app.command()
 def get(source: Source, as_json: given.Json = False) -> None:
     """Downloads a model, all its parts, into the models folder; goes on where an earlier download broke off; checks it."""
-    from orchestrator.cli.download import parts
-    from orchestrator.model.model_file import damage
-
-    places = parts(source)
-    targets = [local.paths().models / place.file for place in places]
-    missing = [one for one in zip(places, targets, strict=True) if len(places) == 1 or not one[1].exists()]
-    got = [fetched(place, target) for place, target in missing]
-    if fault := damage(targets[0]):
-        again = f"lore model drop {targets[0].stem}, then the same command again"
-        raise Failure(faults.FAILED, f"what came is no whole model: {fault}", again)
+    targets, got = downloaded(source)
     checked = bool(got) and all(one.checked for one in got)
     held = sum(target.stat().st_size for target in targets)
     if as_json:
@@ -281,6 +272,24 @@ def get(source: Source, as_json: given.Json = False) -> None:
     sums = "its sum is what the hub says" if checked else "the hub told no sum to check"
     note(f"{targets[0]}: {size(held)}{f' in {len(targets)} files' if len(targets) > 1 else ''}, {sums}")
     note(f"use it: lore model use {targets[0].stem}")
+
+
+def downloaded(source: str, *, again: bool = True) -> tuple[list[Path], list["Got"]]:
+    """All files of a model, and what came of those that were fetched now. `again`: a single one that is there is a fault.
+
+    Raises Failure.
+    """
+    from orchestrator.cli.download import parts
+    from orchestrator.model.model_file import damage
+
+    places = parts(source)
+    targets = [local.paths().models / place.file for place in places]
+    pairs = zip(places, targets, strict=True)
+    got = [fetched(*one) for one in pairs if (again and len(places) == 1) or not one[1].exists()]
+    if fault := damage(targets[0]):
+        hint = f"lore model drop {targets[0].stem}, then the same command again"
+        raise Failure(faults.FAILED, f"what came is no whole model: {fault}", hint)
+    return targets, got
 
 
 def fetched(place: "HubFile", target: Path) -> "Got":

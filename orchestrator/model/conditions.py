@@ -165,7 +165,7 @@ def conditions_here(settings: Settings, paths: Paths, kept: Kept = dict) -> Load
     governor, offload = settings.for_governor(), offload_of(settings.model, offloads=offloads)
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"))
     seen = ModelSensors(sensors, offload if governor.memory.gpu is None else None)
-    seen.cpu_only = not offloads
+    seen.cpu_only = not offloads and governor.memory.gpu is None  # a GPU that is named counts, as in `Machine`
     try:
         outlook = next_outlook(None, seen.read(frozenset({os.getpid()}), time.monotonic()), Ours(), governor)
     finally:
@@ -175,7 +175,7 @@ def conditions_here(settings: Settings, paths: Paths, kept: Kept = dict) -> Load
     cost = file.cost if file is not None else None
     embedding = cost.here(on_gpu=memory is not None and memory.where == "VRAM") if cost is not None else 0
     free = outlook.snapshot.host.ram_available or 0
-    gpus = () if seen.cpu_only else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
+    gpus = () if not offloads else tuple(Gpu(gpu.name, gpu.free or 0) for gpu in seen.gpus)
     return LoadingConditions(
         offload,
         memory,

@@ -192,8 +192,9 @@ class UnitStates(ReplyShape):
 
 Shapes = tuple[type[ReplyShape], ...]
 LOADS: Shapes = (replies.ProgressEvent, replies.LoadedEvent)
-STREAMED = ("load", "codex reload")  # a line of JSON for each event
+STREAMED = ("up", "load", "codex reload")  # a line of JSON for each event
 PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
+    "up": (*LOADS, replies.BroughtUp, replies.ModelAdvice),
     "load": (*LOADS, replies.Cancelled),
     "ask": (WholeAnswer,),
     "plan": (answers.PlanReply,),

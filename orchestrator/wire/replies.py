@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from orchestrator.wire.answers import IdentityState, KvLoss, RefusalReport
+from orchestrator.wire.answers import IdentityState, KvLoss, Lore, RefusalReport
 from orchestrator.wire.base import ReplyShape, SparseReply, empty
 from orchestrator.wire.places import ChangePhase, LoadPhase, MeasurePhase
 
@@ -411,6 +411,38 @@ class ModelRow(SparseReply):
     fits: bool | None = Field(description="this machine; none: not known")
     context: int | None = Field(description="tokens that would fit")
     words: str = Field(description="the same in words")
+
+
+class AdvisedModel(ReplyShape):
+    """A published model that fits this machine, by the project's own table."""
+
+    name: str = Field(description="as lore up --model takes it")
+    title: str = Field(description="its makers' name")
+    source: str = Field(description="as lore model get takes it")
+    page: str = Field(description="where a person reads of it")
+    file: str = Field(description="its file's name")
+    bytes: int = Field(description="of the file")
+    sha256: str = Field(description="of the file when the table was checked; empty: unknown")
+    licence: str = Field(description="of its weights")
+    window: int = Field(description="tokens of prompt and answer that would fit now")
+    words: str = Field(description="the same in words")
+
+
+class ModelAdvice(ReplyShape):
+    """What is recommended for this machine."""
+
+    machine: str = Field(description="the memory that counts, in words")
+    models: tuple[AdvisedModel, ...] = Field(description="the best first; none where none fits")
+
+
+class BroughtUp(ReplyShape):
+    """What `lore up` made, at its end."""
+
+    event: Literal["up"] = Field(description="what kind of event")
+    model: str = Field(description="that is in use")
+    codex: str = Field(description="that was loaded")
+    answer: str | None = Field(description="to the first question; null: none was asked")
+    lore: Lore | None = Field(None, description="how the answer was made; null: none was asked")
 
 
 class ModelRows(ReplyShape):

@@ -29,6 +29,7 @@ from orchestrator.prompt.strategy import Decision
 from orchestrator.relevance.gate import Relevance
 from orchestrator.relevance.ledger import RuleFigures
 from orchestrator.reports.models import Fitting, Placement
+from orchestrator.reports.recommended import Published
 from orchestrator.wire.answers import Lore
 from orchestrator.wire.base import ReplyShape
 
@@ -36,6 +37,7 @@ SOURCES: dict[str, object] = {
     "BranchReport": CacheBranch,
     "CacheReport": CacheContent,
     "TicketReport": TicketState,
+    "AdvisedModel": Published,
     "AwayReport": Away,
     "Citation": CheckedCitation,
     "CitedCode": CodeCitation,

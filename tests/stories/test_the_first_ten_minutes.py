@@ -1,0 +1,62 @@
+"""From no model to a first answer, by one command: also where the line breaks, and by the same command again.
+
+The hub is on this machine and holds the quoting model's file under the name of the first model that is recommended.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from support.house import codebase, events, living, question
+from support.hub import serving
+
+from orchestrator.reports.recommended import published
+
+
+@pytest.fixture(scope="module")
+def house(quoter_model, tmp_path_factory):
+    """Its models folder is its own: a model is downloaded into it."""
+    models = tmp_path_factory.mktemp("models")
+    (models / quoter_model.name).symlink_to(quoter_model)
+    with living(models) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def first(house):
+    """The model that is recommended here, as the table has it."""
+    offered = house.json("up", "--dry-run")["models"]
+    return next(one for one in published() if one.name == offered[0]["name"])
+
+
+@pytest.fixture(scope="module")
+def hub(first, quoter_model):
+    body = quoter_model.read_bytes()
+    found = {"body": body, "sum": hashlib.sha256(body).hexdigest(), "repository": first.repository}
+    with serving(**found, files=(first.file,)) as running:
+        yield running
+
+
+def test_one_command_downloads_loads_and_answers_and_goes_on_where_the_line_broke(house, first, hub):
+    own, address = hub
+    own.cut = 1000
+    folder = codebase(house.folder / "vaults")
+    command = ("up", folder, "--yes", "-q", question("zebra"), "--json")
+    network = {"HF_ENDPOINT": address, "no_proxy": "*"}
+    broken = house.lore(*command, environment=network)
+    assert broken.returncode == 1
+    assert "bytes are kept" in broken.stderr
+    done = house.lore(*command, environment=network)
+    assert done.returncode == 0, done.stderr
+    assert own.ranges[-1] == f"bytes={len(own.body) - 1000}-"
+    assert "the hub has another file than it had when the table was made" in done.stderr
+    last = events(done.stdout)[-1]
+    assert (last["event"], last["codex"], last["model"].endswith(first.file)) == ("up", "vaults", True)
+    assert last["answer"].strip().startswith("4815162")
+    running = house.json("status")["model"]["name"]
+    assert Path(running) == Path(last["model"]).resolve()
+
+    again = house.lore("up", folder, "--yes", environment={"HF_ENDPOINT": "http://127.0.0.1:9"})
+    assert again.returncode == 0, again.stderr
+    assert f"the model is {running}" in again.stderr
+    assert 'ask: lore ask "What does this project do?" -c vaults' in again.stderr
