@@ -262,7 +262,8 @@ class Authentication:
         if peer is not None:
             return self.sigils.principal(peer)
         headers = Headers(scope=scope)
-        if headers.get("host", "") not in self.hosts:
+        named = headers.getlist("host")
+        if len(named) != 1 or named[0] not in self.hosts:  # of two, a proxy before us may go by the other
             raise NotPermitted("this Host header is not served", "use the address given to --tcp")
         kind, _, token = headers.get("authorization", "").partition(" ")
         found = self.sigils.bearer(token.strip()) if kind.lower() == "bearer" else None

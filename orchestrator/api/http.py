@@ -85,6 +85,15 @@ class ApiCall:
         found: str = self.request.path_params["name"]
         return found
 
+    def number(self, asked: QueryParameter) -> int:
+        """What stands behind `?`. Raises InvalidRequest. Of more digits than the bound has, Python would make no number."""
+        given, most = self.request.query_params.get(asked.name, str(asked.usual)), asked.most or 0
+        plain = given.isascii() and given.isdigit() and len(given) <= len(str(most))
+        if not plain or not asked.least <= int(given) <= most:
+            told = f"{asked.name}: {given[:40]!r} is not between {asked.least:,} and {most:,}"
+            raise InvalidRequest(told, f"leave it out for {asked.usual:,}")
+        return int(given)
+
     async def while_connected(self, work: Awaitable[T]) -> T:
         """The work's result; see the function of this name."""
         return await while_connected(self.request.receive, work)

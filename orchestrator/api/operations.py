@@ -73,11 +73,10 @@ from orchestrator.wire.status import (
     StatusReply,
 )
 
-MAP_CHARACTERS, MOST_CHARACTERS = 30_000, 1_000_000  # of a map: about 10,000 tokens, what a page of an agent may take
-COSTLY_FILES, MOST_FILES = 200, 10_000  # of what each file costs
 LONGEST_PAUSE_S = 30 * 86_400.0
-MOST = QueryParameter("most", f"characters of all lines; left out: {MAP_CHARACTERS:,}", 100, MOST_CHARACTERS)
-FILES = QueryParameter("n", f"files, those that cost most; left out: {COSTLY_FILES}", 1, MOST_FILES)
+# 30,000 characters: about 10,000 tokens, what a page of an agent may take
+CHARACTERS = QueryParameter("most", "characters of all lines", usual=30_000, least=100, most=1_000_000)
+FILES = QueryParameter("n", "files, those that cost most", usual=200, least=1, most=10_000)
 MEMORIES = QueryParameter("memories", "1: the asking user's memories of it go, too")
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
@@ -119,24 +118,18 @@ async def codex(call: ApiCall) -> CodexReply:
     return CodexReply(codex=await call.service.codex(call.principal, call.name))
 
 
-@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",), query=(MOST,))
+@route("GET", "/v1/codices/{name}/map", "search", faults=("not_found",), query=(CHARACTERS,))
 async def codex_map(call: ApiCall) -> CodexMap:
     """A line for each file of a codex, with what it defines; `?most=`: characters of all, from 100 to 1,000,000 (left out:
     30,000). Without room for all, files that tell least have none."""
-    given = call.request.query_params.get("most", str(MAP_CHARACTERS))
-    if not given.isdecimal() or not 100 <= int(given) <= MOST_CHARACTERS:
-        raise InvalidRequest(f"most: {given!r} is not between 100 and {MOST_CHARACTERS:,}", "leave it out")
-    return await call.while_connected(call.service.codex_map(call.principal, call.name, int(given)))
+    return await call.while_connected(call.service.codex_map(call.principal, call.name, call.number(CHARACTERS)))
 
 
 @route("GET", "/v1/codices/{name}/files", "search", faults=("not_found", "not_ready"), query=(FILES,))
 async def codex_costs(call: ApiCall) -> CodexCosts:
     """What the files of a codex take of its prefix, the dearest first; `?n=`: how many, from 1 to 10,000 (left out:
     200)."""
-    given = call.request.query_params.get("n", str(COSTLY_FILES))
-    if not given.isdecimal() or not 1 <= int(given) <= MOST_FILES:
-        raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST_FILES:,}", f"leave it out for {COSTLY_FILES}")
-    return await call.while_connected(call.service.codex_costs(call.principal, call.name, int(given)))
+    return await call.while_connected(call.service.codex_costs(call.principal, call.name, call.number(FILES)))
 
 
 @route("DELETE", "/v1/codices/{name}", "codex:write", faults=("not_found", "conflict"), query=(MEMORIES,))

@@ -5,26 +5,19 @@ from orchestrator.errors import InvalidRequest
 from orchestrator.wire.openapi import QueryParameter
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReply, TraceRows
 
-MOST = 1000
-USUAL = 20
-PAGE = (
-    QueryParameter("n", f"how many; left out: {USUAL}", 1, MOST),
-    QueryParameter("before", "only those that are older than this one"),
-)
+HOW_MANY = QueryParameter("n", "how many", usual=20, least=1, most=1000)
+BEFORE = QueryParameter("before", "only those that are older than this one")
 PROMPT = QueryParameter("prompt", "1: with the exact prompt")
 OTHER = QueryParameter("to", "the other turn, by its id, the beginning of it, or `last`", needed=True)
 SUGGEST = QueryParameter("suggest", "1: with what should be changed")
 
 
-@route("GET", "/v1/traces", "query", faults=("not_found",), query=PAGE)
+@route("GET", "/v1/traces", "query", faults=("not_found",), query=(HOW_MANY, BEFORE))
 async def traces(call: ApiCall) -> TraceRows:
     """The asking user's turns, the newest first; `?n=`: how many, from 1 to 1,000 (left out: 20); `?before=`: only those
     that are older than this one, which is named as a single one is."""
-    given = call.request.query_params.get("n", str(USUAL))
-    if not given.isdecimal() or not 1 <= int(given) <= MOST:
-        raise InvalidRequest(f"n: {given!r} is not between 1 and {MOST:,}", f"leave it out for {USUAL}")
     before = call.request.query_params.get("before")
-    return TraceRows(traces=tuple(await call.service.traces(call.principal, int(given), before)))
+    return TraceRows(traces=tuple(await call.service.traces(call.principal, call.number(HOW_MANY), before)))
 
 
 @route("GET", "/v1/traces/{name}", "query", faults=("not_found",), query=(PROMPT,))

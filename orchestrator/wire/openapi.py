@@ -26,10 +26,11 @@ Node = dict[str, Any]  # a piece of JSON
 
 
 class QueryParameter(NamedTuple):
-    """What may stand behind the `?` of a route: a whole number from `least` to `most`, or with no `most` a text."""
+    """What may stand behind the `?` of a route: a text, or with `most` a whole number. Left out, it is `usual`."""
 
     name: str
     meaning: str
+    usual: int = 0
     least: int = 0
     most: int | None = None
     needed: bool = False
@@ -107,7 +108,8 @@ def path_parameters(one: DeclaredRoute) -> Iterator[Node]:
 
 
 def query_parameter(one: QueryParameter) -> Node:
-    schema = {"type": "string"} if one.most is None else {"type": "integer", "minimum": one.least, "maximum": one.most}
+    number = {"type": "integer", "default": one.usual, "minimum": one.least, "maximum": one.most}
+    schema = {"type": "string"} if one.most is None else number
     return {"name": one.name, "in": "query", "required": one.needed, "schema": schema, "description": one.meaning}
 
 

@@ -149,6 +149,17 @@ def test_tcp_needs_a_token_and_the_right_host(folder):
         assert httpx2.get(f"{url}/v1/status", headers={**right, "host": "evil.example"}).status_code == 403
 
 
+def test_a_second_host_is_refused_for_a_proxy_may_go_by_it(folder):
+    with served(folder, settings=with_token(), tcp=True) as running:
+        connection = http.client.HTTPConnection(running.tcp)
+        connection.putrequest("GET", "/v1/status")  # which names the right host
+        connection.putheader("Host", "evil.example")
+        connection.putheader("Authorization", f"Bearer {TOKEN}")
+        connection.endheaders()
+        assert connection.getresponse().status == 403
+        connection.close()
+
+
 def test_a_token_s_holder_is_no_user_of_this_machine():
     holder = Sigils.of(with_token(), OWNER).bearer(TOKEN)
     assert holder.uid > 0xFFFFFFFF

@@ -195,6 +195,15 @@ def test_a_wrong_method_is_told_all_those_of_its_path_and_none_of_another(http):
     assert (codices.headers["allow"], found.headers["allow"]) == ("GET, HEAD, POST", "POST")
 
 
+@pytest.mark.parametrize("route", ["/v1/traces?n=", "/v1/codices/demo/map?most=", "/v1/codices/demo/files?n="])
+@pytest.mark.parametrize("number", ["", "0", "-1", "+5", "1e3", "٢", "9" * 5000])
+def test_what_is_no_number_behind_a_question_mark_is_refused(http, route, number):
+    """Python makes no number of more than 4,300 digits."""
+    answer = http.get(route + number)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+    assert "leave it out for" in answer.json()["error"]["hint"]
+
+
 def test_every_answer_names_the_daemon_s_version(http):
     assert http.get("/healthz").headers["x-lorekeep-version"]
     assert http.get("/v1/nothing").headers["x-lorekeep-version"]
