@@ -141,6 +141,7 @@ class Ask:
     timeout_s: float | None = None
     think: bool = True
     private: bool = False
+    cache: bool = True  # False: computed whole, in a context of its own
     verbatim: tuple[str, ...] = ()
     frame: str | None = None  # these three: given by the client instead of computed
     mode: str | None = None

@@ -394,6 +394,7 @@ class Preparer:
             sampling=replace(sampling_of(ask, self.greedy), calls=self._calls(asked)),
             stop=(*ask.stop, *asked.chat_model.stop),
             marks=composed.assembled.marks,
+            uncached=not ask.cache,
         )
 
     def _calls(self, asked: AskedQuestion) -> ToolRules | None:

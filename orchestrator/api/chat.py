@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
+from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, permitted, route, started, written
 from orchestrator.api.names import ModelNotFound, NamedModel, is_missing, named_model
 from orchestrator.api.volatile import settled
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES, Chance, Chosen
@@ -141,7 +141,9 @@ def encoded(row: bytes, encoding: str) -> str | list[float]:
 
 
 async def asked(call: ApiCall, body: ChatRequest) -> Ask:
-    """Raises InvalidRequest, ModelNotFound."""
+    """Raises InvalidRequest, ModelNotFound, NotPermitted."""
+    if not body.lore.cache:
+        permitted(call.request, ("admin",))  # a context of one's own is memory that others' floors may have to leave
     named = await named_model(call, body.model)
     ask = replace(ask_of(body, call.principal, named), agent=client_name(call.request.headers.get("user-agent", "")))
     return without_volatile(ask) if call.request.app.state.move_volatile else ask
@@ -197,6 +199,7 @@ def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:
         timeout_s=lore.timeout_s,
         think=lore.think,
         private=not lore.record,
+        cache=lore.cache,
         verbatim=lore.verbatim,
         frame=lore.frame,
         mode=lore.mode,

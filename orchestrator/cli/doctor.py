@@ -18,6 +18,7 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.context import context as measure_context
+from orchestrator.cli.isolation import isolated
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.terminal import count, kv_loss, plural, result, result_json, size
 from orchestrator.wire import faults
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 SelfTest = Annotated[bool, given.option("--self-test", "run load, ask, restart, ask on the built-in model")]
 Context = Annotated[bool, given.option("--context", "measure how long a text the running model follows")]
+Isolation = Annotated[
+    bool, given.option("--isolation", "prove with canaries that no conversation reads another's, on the running model")
+]
+Codex = Annotated[
+    str, given.option("-c, --codex NAME", "with --isolation: the codex that is asked; none: the bare model")
+]
 Again = Annotated[bool, given.option("--again", "with --context: measure everything anew")]
 Yes = Annotated[bool, given.option("-y, --yes", "with --context: do not ask, however long it takes")]
 RESTART = "systemctl --user restart lorekeep, or end lore serve and start it again"
@@ -41,6 +48,8 @@ LEAST_FREE = 2 * 1024**3  # bytes for checkpoints and models, below which neithe
 def doctor(
     self_test: SelfTest = False,
     context: Context = False,
+    isolation: Isolation = False,
+    codex: Codex = "none",
     again: Again = False,
     yes: Yes = False,
     as_json: given.Json = False,
@@ -50,7 +59,7 @@ def doctor(
     if context:
         measure_context(socket, again=again, yes=yes, as_json=as_json)
         return
-    checks = test_of_itself() if self_test else all_checks(socket)
+    checks = test_of_itself() if self_test else isolated(socket, codex) if isolation else all_checks(socket)
     ok = all(check.ok for check in checks)
     if as_json:
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})

@@ -28,6 +28,7 @@ OVERRUN_STATUS = 86
 OVERRUN_FACTOR = 10.0
 OVERRUN_LEAST_SECONDS = 30.0
 UNSAVED = "unsaved"  # a pool of which nothing is written to disk
+ALONE = "unsaved, of ticket "  # what such a pool is called that one ticket has
 MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
 # Upper bounds, in seconds, of what steps are counted by: from an answer's on a GPU to a full one on two cores.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -129,6 +130,8 @@ class InferenceJob:
     """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing.
 
     `marks`: positions in the tail, ascending, at which the owner's other prompts are likely to part from this one.
+    `uncached`: it is computed whole, in a context of its own: no cell and no checkpoint of anybody has a part in it, and
+    nothing of it stays. What the cache gives is checked against it.
     """
 
     ticket: int
@@ -142,6 +145,7 @@ class InferenceJob:
     grant: int = 0  # number of the grant the plan was made under; 0: any
     replay: int = 0  # how often this job was handed in again after a crash
     marks: tuple[int, ...] = ()
+    uncached: bool = False
 
     @property
     def is_in_advance(self) -> bool:

@@ -140,6 +140,11 @@ class LoreOptions(StrictRequest):
     )
     think: bool = Field(True, description="false: a model that thinks is asked not to")
     record: bool = Field(True, description="false: the answer has no identifier, and no session is saved")
+    cache: bool = Field(
+        True,
+        description="false: compute the whole prompt anew, in a context of its own, and keep nothing of it; what the cache "
+        "gives is checked against that; needs admin",
+    )
     attachments: tuple[AttachedText, ...] = Field((), description="texts that precede the question")
     client: ClientState = Field(ClientState(), description="where the user is")
 

@@ -36,6 +36,7 @@ from orchestrator.engine.cache.tree import Node, Path
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.costs import OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
+    ALONE,
     Admitted,
     Grant,
     InferenceJob,
@@ -198,7 +199,7 @@ class Admission:
         except SchemaRefused as error:
             self._reporting.end(ticket, Outcome.REFUSED, Reason.SCHEMA, str(error))
             return True
-        name = self.floors[ticket.job.floor].pool
+        name = f"{ALONE}{ticket.number}" if ticket.job.uncached else self.floors[ticket.job.floor].pool
         try:
             pool = self._pool_for(ticket, name)
         except BackendError as error:
@@ -232,7 +233,7 @@ class Admission:
     def _given(self, ticket: Ticket, pool: Pool, budget: TimeBudget) -> bool:
         """Whether the ticket has its path and its cells now. Raises OutOfTime."""
         try:
-            if self._checkpoints is not None:
+            if self._checkpoints is not None and not ticket.job.uncached:
                 self._checkpoints.restore_before_entry(pool, ticket.wanted, budget)
             if ticket.job.is_in_advance and not self._pools.answering():
                 self._pools.make_room_beside(pool, ticket.ids)
@@ -260,7 +261,7 @@ class Admission:
         """Restores the prompt of an admitted ticket from checkpoints; the rest is computed then."""
         assert ticket.pool is not None and ticket.tip is not None
         try:
-            if self._checkpoints is not None:
+            if self._checkpoints is not None and not ticket.job.uncached:
                 claiming = partial(claim, ticket, tickets=self._tickets)
                 self._checkpoints.restore(ticket.pool, ticket.tip, ticket.wanted, claiming, budget)
         except OutOfTime:

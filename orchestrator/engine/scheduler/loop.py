@@ -34,6 +34,7 @@ from orchestrator.engine.checkpoints.pieces import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
+    ALONE,
     UNSAVED,
     AnswerDelta,
     Cancel,
@@ -264,6 +265,8 @@ class Loop:
             ticket.pool.release(ticket.number, ticket.tip)
             if outcome in (Outcome.DONE, Outcome.CANCELLED):  # what a fault of the engine left is not trusted
                 self._write_behind.remember(ticket.pool, tip)
+            if ticket.job.uncached:
+                self.pools.discard(ticket.pool.name)
         if ticket.sampler is not None:
             ticket.sampler.close()
         self._say(completion(ticket, outcome, reason, detail, self._clock()))
@@ -384,6 +387,10 @@ def joined(earlier: AnswerDelta, later: AnswerDelta) -> AnswerDelta:
     )
 
 
+def is_saved(pool: Pool) -> bool:
+    return pool.name != UNSAVED and not pool.name.startswith(ALONE)
+
+
 class WriteBehind:
     """`prefill_cost` is what a prompt token costs, as known now. `clock` gives seconds."""
 
@@ -401,13 +408,13 @@ class WriteBehind:
 
     def remember(self, pool: Pool, tip: Node) -> None:
         """Queues the path down to a node, however long its ticket answers, or how it ends."""
-        if self._checkpoints is not None and pool.name != UNSAVED:
+        if self._checkpoints is not None and is_saved(pool):
             self._checkpoints.remember(pool, tip)
 
     def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
         """Saves a node before its cells are freed. Raises OutOfTime: the node stays and is offered again."""
         counted = node.saved_end == node.computed_end  # in an earlier round, before its pool's other nodes were taken
-        if self._checkpoints is not None and pool.name != UNSAVED:
+        if self._checkpoints is not None and is_saved(pool):
             self._checkpoints.evicting(pool, node, budget)
         if not counted:
             self._counters.evicted_tokens += node.computed

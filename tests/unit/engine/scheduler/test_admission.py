@@ -411,3 +411,14 @@ def test_under_any_failures_every_ticket_ends_once_and_every_answer_that_is_one_
         assert end.outcome is Outcome.FAILED or end.computed + end.cached == end.prompt
     made.loop.handle(Grant(2, 0, 2048))
     assert made.loop.pools.by_name == {}
+
+
+def test_a_job_without_a_cache_is_computed_whole_beside_the_cells_and_leaves_no_pool() -> None:
+    made = machine(cells=16_384)
+    made.ask(1, "code", [3], 5)
+    made.finish()
+    made.loop.handle(InferenceJob(2, "code", ids_to_bytes([3]), 1, 5, uncached=True))
+    made.finish()
+    (end,) = made.ends[2]
+    assert (end.cached, end.computed, made.answer(2)) == (0, len(CODE) + 1, made.answer(1))
+    assert list(made.loop.pools.by_name) == ["code"]
