@@ -344,7 +344,7 @@ def answerer_of(
     memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices), storage.memory_meaning)
     packages = PackageTools(registry.tools.values(), plugins.in_a_call)
     files = files_of(storage, codices)
-    look = CodexTools(files.text_of, files.paths_of, symbols.answer)
+    look = CodexTools(files.text_of, files.paths_of, files.size_of, symbols.answer)
     search = SearchArchive(searcher, model_ready)
     return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
 

@@ -465,13 +465,19 @@ class Program:
         found = await asyncio.to_thread(self.files.lines_of, name, path, body.start, end)
         return FileLines.of(found, path=path, notices=(choice,) if choice else ())
 
-    async def consult(self, body: StrategyBody) -> StrategyState:
+    async def consult(self, principal: Principal, body: StrategyBody) -> StrategyState:
         window = body.model_context_length or self.texts.window
         if window is None:
             raise NotReady(
                 "how long a prompt may be is not known before the model is loaded", "name model_context_length"
             )
-        content, used = size_of_text(body.char_count), min(body.used_tokens, window)
+        characters = body.char_count
+        if body.file_paths and not characters:
+            name, _ = await self.lifecycle.choose(principal, body.codex, body.cwd)
+            if name is None:
+                raise NotFound("the bare model has no files", "name a codex")
+            characters = await asyncio.to_thread(self.files.size_of, name, body.file_paths)
+        content, used = size_of_text(characters), min(body.used_tokens, window)
         decision = consulted(body.query, content, window, used)
         said = {"reason": advice(decision, content), "steps": ()}  # steps are of a codex and its floor
         return strategy_state(decision, used).model_copy(update=said)

@@ -276,7 +276,7 @@ class Service(Protocol):
         """Of the codex as it answers now. Raises NotFound for what is no file of it, or has no such line."""
         ...
 
-    async def consult(self, body: StrategyBody) -> StrategyState:
+    async def consult(self, principal: Principal, body: StrategyBody) -> StrategyState:
         """Whether a text should be read whole or searched. Raises NotReady where no window is known."""
         ...
 

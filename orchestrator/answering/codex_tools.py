@@ -10,7 +10,7 @@ of it is refused, whatever lies on the disk: a secret file was never taken in, a
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
 """The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
 PathsOf = Callable[[str], Collection[str]]
+SizeOf = Callable[[str, Iterable[str]], int]
+"""Characters of files of a codex. May raise LoreError."""
 SymbolsOf = Callable[[str, What, str], SymbolAnswer]
 """Of a codex, as `codex.graph.symbol_index` answers. May raise LoreError."""
 
@@ -67,6 +69,7 @@ class CodexTools:
 
     text_of: TextOf
     paths_of: PathsOf
+    size_of: SizeOf
     symbols_of: SymbolsOf
 
     @property
@@ -98,17 +101,22 @@ class CodexTools:
             return NO_CODEX
         return told(await asyncio.to_thread(self.symbols_of, turn.codex.name, what, name), what, name)
 
-    async def context_strategy(self, ctx: Context, query: str = "", char_count: int = 0) -> str:
-        """Ask how this turn gets at the codebase, why, and how many tokens of the window are left; or, with a size, whether
-        a text of it should be read whole or searched.
+    async def context_strategy(
+        self, ctx: Context, query: str = "", char_count: int = 0, file_paths: Sequence[str] = ()
+    ) -> str:
+        """Ask how this turn gets at the codebase, why, and how many tokens of the window are left; or, with a size or
+        files, whether that much text should be read whole or searched.
 
         Args:
             query: what is to be answered; left out: the question of this turn.
             char_count: characters of the text; 0: this turn's own strategy.
+            file_paths: files of the codebase that are the text.
         """
         turn = ctx.deps
         if turn.strategy is None:
             return "nothing is known of the strategy of this turn"
+        if char_count <= 0 and file_paths and turn.codex is not None:
+            char_count = await asyncio.to_thread(self.size_of, turn.codex.name, file_paths)
         if char_count <= 0 and not query:
             return strategy_told(turn.strategy)
         return strategy_told(of_a_text(turn, turn.strategy, query or turn.query, char_count))

@@ -174,7 +174,7 @@ async def read(call: ApiCall, body: ReadBody) -> FileLines:
 @route("POST", "/v1/strategy", "query", faults=("not_ready",))
 async def consult(call: ApiCall, body: StrategyBody) -> StrategyState:
     """Whether a text of a size should be put into a prompt whole or searched, for a question; of any model's window."""
-    return await call.service.consult(body)
+    return await call.while_connected(call.service.consult(call.principal, body))
 
 
 # -- conversations

@@ -181,7 +181,7 @@ def plan(daemon: Daemon, asked: Arguments, _: Said) -> str:
 
 
 def context_strategy(daemon: Daemon, asked: Arguments, _: Said) -> str:
-    found = daemon.call("POST", "/v1/strategy", {name: value for name, value in asked.items() if name != "codex"})
+    found = daemon.call("POST", "/v1/strategy", {**asked, "cwd": working_directory()})
     room = f"window {count(found['window'])} tokens, {count(found['available_tokens'])} left"
     fetched = f"; {count(found['retrieval_budget'])} for what is found" if found["retrieval_budget"] else ""
     return f"{found['name']} (confidence {found['confidence']:.2f}): {found['reason']}\n{room}{fetched}"
@@ -326,6 +326,8 @@ TOOLS = by_name(
         {
             "query": TEXT,
             "char_count": described(COUNT, "of the text"),
+            "file_paths": {"type": "array", "items": TEXT},
+            "codex": TEXT,
             "model_context_length": described(COUNT, "your window in tokens"),
             "used_tokens": COUNT,
         },

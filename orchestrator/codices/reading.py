@@ -3,7 +3,7 @@
 For any thread.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -50,6 +50,14 @@ class CodexFiles:
             raise NotFound(f"{path} has {len(found):,} lines, and none from {start:,} to {end:,}", "name lines of it")
         shown = "".join(f"{line}\n" for line in chosen)
         return LinesOfFile(min(start, len(found)), start - 1 + len(chosen), len(found), shown)
+
+    def size_of(self, codex: str, paths: Iterable[str]) -> int:
+        """Characters of these files. Raises NotFound for what is no file, with the nearest name."""
+        texts = {path: self.text_of(codex, path) for path in paths}
+        for path, text in texts.items():
+            if text is None:
+                raise no_file(path, self.paths_of(codex))
+        return sum(len(text) for text in texts.values() if text is not None)
 
     def paths_of(self, codex: str) -> Collection[str]:
         with translated():

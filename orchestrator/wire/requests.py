@@ -326,8 +326,13 @@ class StrategyBody(StrictRequest):
 
     query: Annotated[str, Field(max_length=10_000)] = Field("", description="what is to be answered")
     char_count: Annotated[int, Field(ge=0, lt=2**53)] = Field(
-        0, description="characters of the text; 0: not known, as one of 64,000 tokens"
+        0, description="characters of the text; 0: those of file_paths, or without any as one of 64,000 tokens"
     )
+    file_paths: Annotated[tuple[Plain, ...], Field(max_length=1_000)] = Field(
+        (), description="files of a codex that are the text, where char_count is left out"
+    )
+    codex: Plain | None = Field(None, description="whose files, by name; left out: by cwd")
+    cwd: Plain = Field("", description="working directory: the loaded codex that holds it is meant")
     model_context_length: Annotated[int, Field(ge=1, lt=2**53)] | None = Field(
         None, description="window of the model that is to read it, in tokens; left out: of the loaded one"
     )

@@ -327,10 +327,9 @@ class SmallService:
         text = "".join(f"line {number}\n" for number in range(body.start, (body.end or 12) + 1))
         return FileLines(path=body.path, start=body.start, end=body.end or 12, total=12, text=text)
 
-    async def consult(self, body: StrategyBody) -> StrategyState:
-        decision = consulted(
-            body.query, size_of_text(body.char_count), body.model_context_length or 8_192, body.used_tokens
-        )
+    async def consult(self, principal: Principal, body: StrategyBody) -> StrategyState:
+        size = size_of_text(body.char_count or 40 * len(body.file_paths))
+        decision = consulted(body.query, size, body.model_context_length or 8_192, body.used_tokens)
         return strategy_state(decision, body.used_tokens)
 
     async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:

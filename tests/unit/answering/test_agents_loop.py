@@ -57,7 +57,10 @@ def tools() -> CodexTools:
     found = [facts(document) for path, text in CODE.items() if (document := document_from(path, text.encode()))]
     index = SymbolIndex({one.path: packed_file(one, to_bytes(one)) for one in found})
     return CodexTools(
-        lambda codex, path: CODE.get(path), lambda codex: list(CODE), lambda codex, what, name: index.answer(what, name)
+        lambda codex, path: CODE.get(path),
+        lambda codex: list(CODE),
+        lambda codex, paths: sum(len(CODE[path]) for path in paths),
+        lambda codex, what, name: index.answer(what, name),
     )
 
 

@@ -26,6 +26,7 @@ def tools(files: dict[str, str] = FILES) -> CodexTools:
     return CodexTools(
         lambda codex, path: files.get(path) if codex == "demo" else None,
         lambda codex: list(files),
+        lambda codex, paths: sum(len(files[path]) for path in paths),
         lambda codex, what, name: index.answer(what, name),
     )
 
@@ -134,6 +135,9 @@ async def test_a_text_is_to_be_read_whole_where_it_fits_what_is_left_and_searche
     assert large.startswith(
         "RAG (confidence 0.80): a text of 20,000 tokens does not fit: search it, or read parts of it"
     )
+    files = tools({"a.py": "x" * 5_000, "b.py": "y" * 3_000, "c.py": "z"})
+    named = await files.context_strategy(planned(), file_paths=["a.py", "b.py"])
+    assert named.startswith("CAG (confidence 0.95): a text of 2,000 tokens fits whole: read it")
     asked = await tools().context_strategy(planned(), "explain how it works")
     assert "a text of 64,000 tokens does not fit: search it, or read parts of it; task hybrid" in asked
     assert "left 6,000; for retrieval: 4,200" in large

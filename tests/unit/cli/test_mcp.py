@@ -157,6 +157,11 @@ def test_an_agent_is_told_whether_to_read_a_text_whole_in_its_own_window(agent, 
     assert "window 100,000 tokens" in text
 
 
+def test_files_of_a_codex_are_a_text_too(agent):
+    text, wrong = agent.call("context_strategy", query="why?", file_paths=["src/a.py"], model_context_length=9_000)
+    assert (text[:3], wrong) == ("CAG", False)
+
+
 def test_a_plan_says_what_would_be_sent(agent):
     text, _ = agent.call("plan", question="why?")
     assert "100 tokens: 90 cached, 10 to compute" in text

@@ -55,3 +55,9 @@ def test_what_is_no_file_of_the_codex_is_refused_with_the_nearest_name(files, pa
     with pytest.raises(NotFound, match="no file of this codex") as refused:
         files.lines_of("demo", path, 1, 9)
     assert ".py" in refused.value.hint
+    with pytest.raises(NotFound, match="no file of this codex"):
+        files.size_of("demo", ["open.py", path])
+
+
+def test_files_are_as_large_as_their_characters(files):
+    assert files.size_of("demo", ["open.py", "empty.py", "src/a.py"]) == len("no end") + len(FILES["src/a.py"])
