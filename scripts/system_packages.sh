@@ -10,9 +10,11 @@ for pair in gcc:gcc g++:g++ git:git make:make; do
 done
 python=$("$here/python.sh") || needed="$needed python3 python3-venv python3-pip"
 
-# The tests hold the service unit against systemd-analyze; running the program does not need it.
+# The tests hold the service unit against systemd-analyze, and look at the page of lore dash in a real browser; running the
+# program needs neither.
 wanted=""
 command -v systemd-analyze >/dev/null 2>&1 || wanted=" systemd"
+command -v chromium >/dev/null 2>&1 || wanted="$wanted chromium"
 
 [ -n "$needed$wanted" ] || exit 0
 
@@ -29,5 +31,5 @@ elif [ -n "$needed" ]; then
     echo "  sudo apt-get install$needed$wanted" >&2
     exit 1
 else
-    echo "Not found: systemd-analyze (package systemd). The tests of the service unit need it." >&2
+    echo "Not found, and needed by tests:$wanted. Those of the service unit and of the page of lore dash fail without." >&2
 fi

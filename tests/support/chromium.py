@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome")
+NAMES = ("chromium", "google-chrome")
 OPTIONS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--hide-scrollbars", "--force-color-profile=srgb"),
 )
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 # Resolves with the value of the expression as soon as that is true, looked at after each change of the document.
 SEEN = """new Promise((done) => {
   const watch = new MutationObserver(() => look());
@@ -125,7 +125,8 @@ class Page:
 
     def value(self, expression: str) -> Any:
         """Of JavaScript; of a promise, what it resolves to."""
-        told = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        how = {"awaitPromise": True, "returnByValue": True, "allowUnsafeEvalBlockedByCSP": False}
+        told = self.call("Runtime.evaluate", expression=expression, **how)
         if "exceptionDetails" in told:
             raise ChromiumError(f"{expression}: {told['exceptionDetails']}")
         return told["result"].get("value")
