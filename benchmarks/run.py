@@ -28,6 +28,7 @@ import cases_coverage  # noqa: E402
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_floor  # noqa: E402
+import cases_load  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_memory  # noqa: E402
 import cases_parts  # noqa: E402
@@ -134,6 +135,7 @@ def chosen(
         if real
         else {
             **cases_daemon.cases(),
+            **cases_load.cases(),
             **cases_parts.cases(),
             **cases_relevance.cases(),
             **cases_memory.cases(locomo),
