@@ -1,41 +1,181 @@
-"""`lore status`: what the daemon does now. The page is pure."""
+"""`lore status`: what the daemon does now. The pages are pure: a short one for people, and with `-v` all of it."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
+from textwrap import fill, indent
+from typing import Annotated, TextIO
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import Report, count, facts, listed, output, plural, seconds, size, table, work
+from orchestrator.cli.terminal import (
+    Report,
+    count,
+    facts,
+    listed,
+    output,
+    plural,
+    seconds,
+    size,
+    table,
+    width_of,
+    work,
+)
 from orchestrator.wire.places import QUOTER
 
-REAL = "a real one: lore model get hf:OWNER/REPO/FILE.gguf, then lore model use FILE.gguf"
+Verbose = Annotated[bool, given.option("-v, --verbose", "all of it: caches, leases, plans and sensors")]
+REAL = "a real one: lore up; a file at hand: lore model use FILE.gguf"
+WIDE, NARROW = 10, 5  # characters of a bar
+QUESTION = 64  # tokens of a short question, with what stands around it
 POOL = ("size", "free", "reserved", "evictable", "leased")  # tokens: all but the first add up to it
 
 
-def status(as_json: given.Json = False, socket: given.Socket = None) -> None:
-    """Shows model, memory, codices, conversations and queue."""
-    output(Daemon(socket).call("GET", "/v1/status"), status_page, as_json=as_json)
+def status(verbose: Verbose = False, as_json: given.Json = False, socket: given.Socket = None) -> None:
+    """Shows the model, and of each codex how much of it is in the memory and when it answers."""
+    now = Daemon(socket).call("GET", "/v1/status")
+    columns, full = width_of(sys.stdout), can_draw(sys.stdout)
+    output(now, whole_page if verbose else lambda one: short_page(one, columns, full=full), as_json=as_json)
 
 
-def status_page(now: Report) -> str:
-    held, talks = plural(len(now["codices"]), "codex", "codices"), plural(now["sessions"], "conversation")
-    short = [
-        ("lorekeep", f"{now['version']}, {held}, {talks}"),
+def short_page(now: Report, columns: int | None = None, *, full: bool = True) -> str:
+    """What a person asks for: which model, what is ready, what is wrong. `columns`: of the terminal; none where there is
+    none. `full`: blocks can be drawn."""
+    rows = [
+        heading(now),
+        *model_facts(now["model"]),
+        *(engine_facts(now["engine"], now["queue"]) if is_busy_or_ill(now) else ()),
+        *embedding_faults(now.get("embedding")),
+        *memory_facts(now["governor"], short=True),
+    ]
+    lines = [codex_lines(codex, now, columns, full=full) for codex in now["codices"]]
+    return "\n\n".join(filter(None, [facts(rows), "\n".join(lines), faults_of(now)]))
+
+
+def whole_page(now: Report) -> str:
+    rows = [
+        heading(now),
         *model_facts(now["model"]),
         *engine_facts(now["engine"], now["queue"]),
         *embedding_facts(now.get("embedding")),
         *memory_facts(now["governor"]),
         *sensor_facts(now["governor"].get("sensors")),
     ]
-    parts = [
-        facts(short),
-        pools(now["engine"].get("pools", ())),
-        codices(now["codices"]),
-        facts(("plug-in", failure) for failure in now.get("plugins", ())),
-        facts(
-            [("relevance", f"{fault}; everything is fetched for every turn")] if (fault := now.get("relevance")) else ()
-        ),
-    ]
+    parts = [facts(rows), pools(now["engine"].get("pools", ())), codices(now["codices"]), faults_of(now)]
     return "\n\n".join(filter(None, parts))
+
+
+def heading(now: Report) -> tuple[str, str]:
+    held, talks = plural(len(now["codices"]), "codex", "codices"), plural(now["sessions"], "conversation")
+    return "lorekeep", f"{now['version']}, {held}, {talks}"
+
+
+def faults_of(now: Report) -> str:
+    gate = f"{fault}; everything is fetched for every turn" if (fault := now.get("relevance")) else ""
+    return facts([*(("plug-in", failure) for failure in now.get("plugins", ())), ("relevance", gate)])
+
+
+def is_busy_or_ill(now: Report) -> bool:
+    engine, queue = now["engine"], now["queue"]
+    return bool(
+        engine.get("state") != "ready"
+        or engine.get("reason")
+        or engine.get("restarts")
+        or engine.get("ranges") is False
+        or queue.get("running")
+        or queue.get("waiting")
+    )
+
+
+# ---- a codex in a line -----------------------------------------------------------------------------------------------
+
+
+def codex_lines(codex: Report, now: Report, columns: int | None, *, full: bool) -> str:
+    """`demo  ████████░░  6 min left`, and below it what is wrong with it; in several lines where it is too long."""
+    share, words = readiness(codex, now)
+    said = listed(words, *unusual(codex))
+    drawn = bar(share, NARROW if columns is not None and columns < 40 else WIDE, full=full)
+    line = f"{codex['name']}  {drawn}  {said}"
+    if columns is not None and len(line) > columns:
+        line = f"{codex['name']}  {drawn}\n{indent(fill(said, max(10, columns - 2)), '  ')}"
+    return "\n".join([line, *(f"  {note}" for note in notes_of(codex))])
+
+
+def readiness(codex: Report, now: Report) -> tuple[float, str]:
+    """The share of its prefix that is in the memory, 0 to 1, and when it can answer.
+
+    1. It is being computed: how long that still takes.
+    2. It was never loaded to its end, or has no prefix yet.
+    3. The model is out of the memory: why.
+    4. All of it is there: what a short question takes, as predicted from what was measured here.
+    5. Some of it is not: the next question restores it from the disk, or computes it.
+    """
+    prefill, tokens, costs = codex.get("prefill"), codex.get("floor_tokens") or 0, now["engine"].get("cache") or {}
+    if prefill and prefill["total"]:
+        return prefill["done"] / prefill["total"], time_left(prefill.get("left_s"))
+    if not tokens:
+        return 0.0, codex.get("fresh") or "not built yet" if not codex.get("tier") else "its prefix is not built yet"
+    held = min(tokens, held_of(codex["name"], now["engine"].get("pools") or ()))
+    if away := now.get("paused"):
+        return held / tokens, "paused" if away["cause"] == "pause" else "asleep: the next question wakes the model"
+    if held == tokens:
+        first = seconds_for(costs, tokens, tokens + QUESTION)
+        return 1.0, "ready" + (f", first token in about {seconds(1000 * first)}" if first is not None else "")
+    most = seconds_for(costs, held, tokens)
+    computed = f", in {about(most)} at most" if most is not None else ""
+    return held / tokens, f"the next question restores it from the disk, or computes it{computed}"
+
+
+def unusual(codex: Report) -> Iterator[str]:
+    """What is not as on most days."""
+    fresh = codex.get("fresh") or ""
+    if codex.get("tier") and fresh != "watched":
+        yield fresh
+    if (codex.get("identity") or {}).get("preparing"):
+        yield "its new identity waits for an idle moment"
+    embedding = codex.get("embedding")
+    if embedding and embedding["embedded"] < embedding["texts"]:
+        yield f"embedding {100 * embedding['embedded'] // embedding['texts']} %"
+
+
+def held_of(codex: str, pools: Sequence[Report]) -> int:
+    """Tokens in the live cache of a codex, under whichever identity holds most; its floor is the last of them to go."""
+    held = [pool["evictable"] + pool["leased"] for pool in pools if pool["name"].partition("/")[2] == codex]
+    return max(held, default=0)
+
+
+def seconds_for(costs: Report, begin: int, end: int) -> float | None:
+    """To compute the tokens [begin, end) of a prompt, by the engine's own counters; none before it has measured: as
+    `lore plan` predicts it."""
+    empty = costs.get("ms_per_token_empty") or 0.0
+    per_token = empty + (costs.get("ms_per_token_cell") or 0.0) * (begin + end) / 2
+    return (end - begin) * per_token / 1000 if empty else None
+
+
+def time_left(left_s: float | None) -> str:
+    return f"{about(left_s)} left" if left_s is not None else "being computed"
+
+
+def about(left_s: float) -> str:
+    return f"{left_s:.0f} s" if left_s < 60 else f"{ceil(left_s / 60)} min"
+
+
+def bar(share: float, width: int, *, full: bool) -> str:
+    """Not full before it is all there, and not empty once something is."""
+    cells = min(width - 1, max(1, round(share * width))) if 0 < share < 1 else round(share * width)
+    done, rest = ("█", "░") if full else ("#", "-")
+    return done * cells + rest * (width - cells)
+
+
+def can_draw(stream: TextIO) -> bool:
+    """Whether blocks can be written there."""
+    try:
+        "█░".encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 def model_facts(model: Report) -> Iterator[tuple[str, str]]:
@@ -83,6 +223,13 @@ def embedding_facts(embedding: Report | None) -> Iterator[tuple[str, str]]:
     yield "", embedding.get("notice") or ""
 
 
+def embedding_faults(embedding: Report | None) -> Iterator[tuple[str, str]]:
+    if embedding and embedding["model"]:
+        yield "embedding", f"none: {embedding['fault']}" if embedding["fault"] else ""
+        yield "embedding", embedding.get("resting") or ""
+        yield "embedding", embedding.get("notice") or ""
+
+
 def planned(embedding: Report) -> str:
     """What is planned for it, and whether it is in the memory now."""
     if embedding.get("weights") is None:
@@ -92,15 +239,16 @@ def planned(embedding: Report) -> str:
     return f"{where}, {bytes_} planned, {'loaded' if embedding['loaded'] else 'not loaded now'}"
 
 
-def memory_facts(governor: Report) -> Iterator[tuple[str, str]]:
+def memory_facts(governor: Report, *, short: bool = False) -> Iterator[tuple[str, str]]:
+    """`short`: without what is planned for how many tokens."""
     words = [str(governor.get("level", "unknown"))]
     if governor.get("pressure") is not None:
         words.append(f"{100 * governor['pressure']:.0f} % of what weights and buffers leave")
-    if governor.get("kv_budget_bytes") is not None:
+    if governor.get("kv_budget_bytes") is not None and not short:
         words.append(
             f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for {count(governor['cells'])} cached tokens"
         )
-    if governor.get("embedding_bytes"):
+    if governor.get("embedding_bytes") and not short:
         words.append(f"{size(governor['embedding_bytes'])} for the embedding model")
     yield "memory", listed(*words)
     if governor.get("bound_reason"):

@@ -23,6 +23,16 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
+def width_of(stream: TextIO) -> int | None:
+    """Columns of the terminal that it is; None where it is none."""
+    if not is_terminal(stream):
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80  # 0: a terminal that does not know
+    except OSError:
+        return 80
+
+
 def safe(text: str, stream: TextIO) -> str:
     return text.translate(HARMLESS) if is_terminal(stream) else text
 
@@ -80,8 +90,7 @@ def note(text: str, linked: Callable[[str], str] | None = None) -> None:
 def progress(text: str) -> None:
     """One line that rewrites itself; nothing where nobody watches."""
     if is_terminal(sys.stderr):
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: a terminal that does not know
-        to_stderr(CLEAR_LINE + safe(text, sys.stderr)[: columns - 1])
+        to_stderr(CLEAR_LINE + safe(text, sys.stderr)[: (width_of(sys.stderr) or 80) - 1])
 
 
 def clear_progress() -> None:

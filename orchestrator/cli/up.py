@@ -19,7 +19,6 @@ from orchestrator.cli import options as given
 from orchestrator.cli.ask import ROUTE, Answer, AskOptions, body_of, finish, received, working_directory
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.codex import Watch, load_source, may_be_asked
-from orchestrator.cli.download import Unreachable, located
 from orchestrator.cli.places import PlacesOfAnswer
 from orchestrator.cli.showing import shown
 from orchestrator.cli.terminal import Report, note, output, result_json
@@ -141,6 +140,8 @@ def is_begun(source: str) -> bool:
 
 
 def target_of(source: str) -> Path:
+    from orchestrator.cli.download import located
+
     return local.paths().models / located(source).file
 
 
@@ -161,6 +162,8 @@ def fetched(choice: ChosenModel) -> str:
     """What `lore model use` takes. Raises Failure; without a network it says what to copy where."""
     if not choice.source:
         return choice.setting
+    from orchestrator.cli.download import Unreachable, located
+
     target = target_of(choice.source)
     if target.exists():
         note(f"{target} is there")

@@ -127,7 +127,7 @@ def test_a_folder_that_is_gone_is_said_and_taken_up_again_when_it_is_back(house)
     folder.rename(house.folder / "away")
     until(lambda: shown(house, "storm")["fresh"] == "changes cannot be taken in")
     assert str(folder) in shown(house, "storm")["fresh_notice"]
-    assert str(folder) in house.lore("status").stdout
+    assert str(folder) in house.lore("status", "-v").stdout
     found = house.json("search", "module", "-c", "storm")
     assert any("cannot be taken in" in notice for notice in found["notices"])
     assert code(house) == "1000001", "what was loaded is still told"

@@ -99,7 +99,7 @@ def test_the_embedding_model_leaves_a_scarce_memory_and_makes_no_vectors_on_a_ho
         assert "embedding.gpu_layers has no effect" in model["notice"]
         assert status["governor"]["embedding_bytes"] == model["weights"] + model["buffers"]
         assert daemon.json("plan", "what is zebra?")["memory"]["embedding_bytes"] == model["weights"] + model["buffers"]
-        assert "for the embedding model" in daemon.lore("status").stdout
+        assert "for the embedding model" in daemon.lore("status", "-v").stdout
         (card,) = status["governor"]["sensors"]["gpus"]
         assert (card["temperature"], card["clock_reasons"], card["index"]) == (41.0, ["idle"], 0)
 

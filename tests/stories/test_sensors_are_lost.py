@@ -41,7 +41,7 @@ def granted(house):
 
 
 def test_readings_are_shown_with_their_units_and_their_age(house):
-    page = house.lore("status").stdout
+    page = house.lore("status", "-v").stdout
     (gpu,) = [line for line in page.splitlines() if line.startswith("gpu 0 ")]
     assert gpu.split(": ", 1)[1] == (
         "1.0 GiB of 8.0 GiB used, 256.0 MiB ours, 3 % busy, 60 of 350 W, 41 °C, P8, clocks: idle"
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_unknown_and_changes_nothing_until_it_is_back(hou
     until(lambda: fault in governor(house)["faults"])
     lost = governor(house)
     assert (lost["pressure"], lost["sensors"]["gpus"][0]["total"], lost["sensors"]["gpus"][0]["used"]) == (None,) * 3
-    page = house.lore("status").stdout
+    page = house.lore("status", "-v").stdout
     assert "NVIDIA Stand-in: " in page
     assert "unknown: memory" in page
     assert f"sensor     {fault}" in page
