@@ -28,6 +28,7 @@ COMMANDS = {  # name: the function or the group, in its module
     "mcp": "mcp.mcp",
     "status": "status.status",
     "dash": "dash.dash",
+    "top": "top.top",
     "doctor": "doctor.doctor",
     "codex": "codex.app",
     "session": "session.app",

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.wire.places import VERSION
+
 Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # What the memory holds, in the order in which it is drawn. `room`: of open caches, holding no token. `free`: the last part.
 PARTS = ("others", "weights", "buffers", "floors", "conversations", "room", "free")
@@ -100,6 +102,7 @@ class CacheLine:
     room: int
     bytes: int
     branches: tuple[BranchLine, ...]
+    left_out: int  # branches without a line
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,13 @@ class Picture:
     notes: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class DaemonAway:
+    """In a picture's place while the daemon is away."""
+
+    away: str  # why, in words
+
+
 def picture(replies: Replies) -> Picture:
     status, engine, cache = replies.status, replies.engine or {}, replies.cache or {}
     trees = tuple(tree_of(one) for one in engine.get("caches", ()))
@@ -230,6 +240,8 @@ def levels_of(status: Report) -> LevelLine:
 def notes_of(status: Report) -> Iterator[str]:
     """What is wrong, or must be known."""
     governor = status["governor"]
+    if status["version"] != VERSION:
+        yield f"this is version {VERSION}, the daemon {status['version']}: restart the daemon"
     if governor.get("unplanned"):
         yield f"nothing can be planned: {governor['unplanned']}"
     yield from governor.get("faults", ())
@@ -328,6 +340,7 @@ def tree_of(cache: Report) -> CacheLine:
         room=max(0, cells - floors - conversations),
         bytes=bytes_,
         branches=branches,
+        left_out=cache.get("left_out", 0),
     )
 
 

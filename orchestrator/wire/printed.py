@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from orchestrator.wire import answers, context, identities, memories, replies, status, traces
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.picture import DaemonAway, Picture
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DaemonWord = Literal["changed", "same", "none", "later", "kept"]
@@ -190,9 +191,9 @@ class UnitStates(ReplyShape):
     units: dict[str, str] = Field(description="the state of each")
 
 
-Shapes = tuple[type[ReplyShape], ...]
+Shapes = tuple[type[Any], ...]  # of replies, or plain dataclasses
 LOADS: Shapes = (replies.ProgressEvent, replies.LoadedEvent)
-STREAMED = ("up", "load", "codex reload")  # a line of JSON for each event
+STREAMED = ("up", "load", "codex reload", "top")  # a line of JSON for each event
 PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "up": (*LOADS, replies.BroughtUp, replies.ModelAdvice),
     "load": (*LOADS, replies.Cancelled),
@@ -200,6 +201,7 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "plan": (answers.PlanReply,),
     "search": (replies.SearchReply, replies.SymbolsReply),
     "status": (status.StatusReply,),
+    "top": (Picture, DaemonAway),
     "doctor": (DoctorReport, context.ContextReport),
     "codex list": (replies.CodicesReply,),
     "codex show": (replies.CodexReply,),

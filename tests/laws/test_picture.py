@@ -13,7 +13,7 @@ def caches(draw: st.DrawFn) -> CacheLine:
     cells = draw(st.integers(1, 1 << 20))
     floors = draw(st.integers(0, cells))
     talks = draw(st.integers(0, cells - floors))
-    return CacheLine("lorekeep", "demo", cells, floors, talks, cells - floors - talks, draw(SIZES), ())
+    return CacheLine("lorekeep", "demo", cells, floors, talks, cells - floors - talks, draw(SIZES), (), 0)
 
 
 @given(SIZES, SIZES, SIZES, SIZES, SIZES, st.lists(caches(), max_size=4))
