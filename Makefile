@@ -22,6 +22,7 @@ demo: install   ## load two real codebases, ask, show what was cached
 	@$(BIN)/python scripts/demo.py
 
 test: install   ## the whole suite, in two processes
+	@scripts/system_packages.sh tests
 	@# pytest keeps the tests that it has rewritten: without that each process takes ten seconds to collect them, each time.
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 

@@ -43,7 +43,7 @@ class Chromium:
 
     def __init__(self, folder: Path) -> None:
         program = next(filter(None, map(shutil.which, NAMES)), None)
-        assert program, "no Chromium: scripts/system_packages.sh installs it"
+        assert program, "no Chromium: scripts/system_packages.sh tests installs it"
         theirs_in, self._to = os.pipe()
         self._from, theirs_out = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)

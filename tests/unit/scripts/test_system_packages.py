@@ -40,10 +40,10 @@ class System:
             else:
                 self.program(name, "exit 0")
 
-    def run(self, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": str(self.folder), "HOME": os.environ["HOME"], **variables}
         return subprocess.run(
-            ["/bin/sh", SCRIPTS / script], env=environment, capture_output=True, text=True, check=False
+            ["/bin/sh", SCRIPTS / script, *words], env=environment, capture_output=True, text=True, check=False
         )
 
 
@@ -64,6 +64,24 @@ def test_root_installs_exactly_what_is_missing(system):
     assert system.asked.read_text().splitlines()[-1].endswith("--no-install-recommends g++ systemd")
 
 
+def test_a_browser_is_installed_for_tests_alone_and_by_itself(system):
+    system.has(*COMPLETE)
+    assert system.run("system_packages.sh", "tests").returncode == 0
+    assert system.asked.read_text().splitlines()[-1].endswith("--no-install-recommends chromium")
+    system.has("chromium")
+    system.asked.unlink()
+    done = system.run("system_packages.sh", "tests")
+    assert (done.returncode, done.stderr, system.asked.exists()) == (0, "", False)
+
+
+def test_a_distribution_without_that_browser_still_installs_the_rest(system):
+    system.has("gcc", "git", "make", "python3")
+    system.program("apt-get", f'echo "$*" >> {system.asked}; case "$*" in *chromium*) exit 100; esac')
+    done = system.run("system_packages.sh", "tests")
+    assert (done.returncode, "Not installed: chromium" in done.stderr) == (0, True)
+    assert "--no-install-recommends g++ systemd\n" in system.asked.read_text()
+
+
 def test_anybody_else_is_told_the_command(system):
     system.has("git", "make", "systemd-analyze", "python3")
     system.user(1000)
@@ -79,6 +97,8 @@ def test_what_only_tests_need_does_not_stop_anybody(system):
     done = system.run("system_packages.sh")
     assert done.returncode == 0
     assert "package systemd" in done.stderr
+    assert "chromium" not in done.stderr
+    assert "package chromium" in system.run("system_packages.sh", "tests").stderr
 
 
 def test_a_system_whose_python_stays_too_old_is_told_how_to_name_another(system):
