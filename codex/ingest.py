@@ -195,7 +195,7 @@ def _taken(scan: Scan, known: dict[str, KnownFile], read: int) -> IngestResult:
 
 def _named_secrets(skipped: Iterable[Skipped]) -> list[str]:
     """One notice for all: a counted file is not found again, and its name says why it is missing."""
-    paths = [one.path for one in skipped if one.reason is SkipReason.SECRET_NAME]
+    paths = [one.path for one in skipped if one.path and one.reason is SkipReason.SECRET_NAME]
     if not paths:
         return []
     more = f" and {len(paths) - _NAMED_AT_MOST} more" if len(paths) > _NAMED_AT_MOST else ""

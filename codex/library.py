@@ -41,6 +41,7 @@ from codex.trees import opening, sources
 from codex.trees.lore_file import LoreFile
 from codex.trees.opening import MultiRootTree
 from codex.trees.port import TreeState
+from codex.trees.sent import SENT, SentFiles
 from codex.trees.sources import CodexSource, LoadSpec
 
 SAMPLE_FILES = 128
@@ -144,6 +145,7 @@ class Library:
         self._indexer = indexer
         self._clock = clock
         self._clones = folder / "clones"
+        self.sent = SentFiles(folder / SENT, self.settings.walk)
 
     def close(self) -> None:
         self.catalog.close()
@@ -279,6 +281,7 @@ class Library:
             if self._indexer is not None:
                 self._indexer.drop(name)
             self.catalog.drop(name)
+            self.sent.drop(name)
             self._sweep_clones()
 
     def _sweep_clones(self) -> None:

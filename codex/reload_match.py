@@ -13,7 +13,7 @@ from codex.errors import BadName
 from codex.trees.ignore import Globs
 from codex.trees.sources import CodexSource, LoadSpec
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?:~[0-9]{1,12})?")  # ~: whose it is, which no user writes
 _RESERVED = frozenset({"none"})  # `-c none` asks the bare model
 
 
@@ -58,12 +58,17 @@ def name_from(text: str) -> str:
 def free_name(name: str, taken: set[str]) -> str:
     """The name with the smallest number behind it that is not taken."""
     number = 2
-    while f"{name[:60]}-{number}" in taken:
+    while numbered(name, number) in taken:
         number += 1
-    return f"{name[:60]}-{number}"
+    return numbered(name, number)
+
+
+def numbered(name: str, number: int) -> str:
+    base, owned, owner = name.partition("~")
+    return f"{base[:60]}-{number}{owned}{owner}"
 
 
 def _is_named_alike(codex: Codex, source: CodexSource) -> bool:
     """Compares paths; not for revisions: one repository can have codices of several."""
     before = spec_of(codex)
-    return source.is_on_disk and before.revision is None and before.sources == source.lasting
+    return source.is_on_disk and before.revision is None and not before.sent and before.sources == source.lasting

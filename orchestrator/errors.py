@@ -54,6 +54,12 @@ class NotPermitted(LoreError):
     code = "not_permitted"
 
 
+class FilesWanted(NotPermitted):
+    """A path that the daemon does not open for this user: the client is to send the files."""
+
+    code = "files_wanted"
+
+
 class NotFound(LoreError):
     """An unknown codex, session, memory, trace or model; the hint names the nearest ones."""
 

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 from codex.catalog.generations import Codex
 from codex.library import Library
+from codex.trees.port import TreeState
+from codex.trees.sent import FilesOffer, SentFile
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.condensing import shortened
 from orchestrator.answering.plain_texts import PlainTexts
@@ -23,7 +25,7 @@ from orchestrator.codices.floors import LoadedModel
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
-from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.loads import CodexLoader, Loads, sent_name
 from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
@@ -88,6 +90,7 @@ from orchestrator.wire.replies import (
     MapLine,
     ModelReport,
     ModelRow,
+    OfferReply,
     SearchReply,
     SessionExport,
     SessionHit,
@@ -95,7 +98,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import USUAL_LINES, LoadBody, ReadBody, StrategyBody, SymbolsBody
+from orchestrator.wire.requests import USUAL_LINES, LoadBody, OfferBody, ReadBody, StrategyBody, SymbolsBody
 from orchestrator.wire.status import (
     AwayEvent,
     CacheReply,
@@ -375,6 +378,26 @@ class Program:
             async with aclosing(cast(Any, events)) as all_events:
                 async for event in all_events:
                     yield event
+
+    async def offer(self, principal: Principal, body: OfferBody) -> OfferReply:
+        name = sent_name(principal, body.name)
+        files = tuple(SentFile(one.path, one.size, one.sha256, one.volatility) for one in body.files)
+        given = FilesOffer(files, body.skipped, TreeState(body.branch, body.revision, body.dirty))
+        with translated():
+            wanted = await asyncio.to_thread(self.library.sent.offer, name, given)
+        return OfferReply(codex=name, wanted=tuple(wanted))
+
+    async def take_files(self, principal: Principal, name: str, body: bytes) -> int:
+        with translated():
+            return await asyncio.to_thread(self.library.sent.take, sent_name(principal, name), body)
+
+    async def sent_changed(self, principal: Principal, name: str) -> CodexReport:
+        whole = await self.lifecycle.own(principal, sent_name(principal, name))
+        async with self.residents.disk(whole):
+            with translated():
+                await asyncio.to_thread(self.library.sent.accept, whole)
+        await self.lifecycle.changed(whole)
+        return await self.codex(principal, whole)
 
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""

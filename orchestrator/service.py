@@ -40,6 +40,7 @@ from orchestrator.wire.replies import (
     LoadedEvent,
     ModelReport,
     ModelRow,
+    OfferReply,
     ProgressEvent,
     SearchReply,
     SessionExport,
@@ -47,7 +48,15 @@ from orchestrator.wire.replies import (
     SessionRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import AttachedText, LoadBody, ReadBody, StrategyBody, SymbolsBody, ToolFunction
+from orchestrator.wire.requests import (
+    AttachedText,
+    LoadBody,
+    OfferBody,
+    ReadBody,
+    StrategyBody,
+    SymbolsBody,
+    ToolFunction,
+)
 from orchestrator.wire.status import (
     AwayEvent,
     CacheReply,
@@ -255,6 +264,19 @@ class Service(Protocol):
     async def plan(self, ask: Ask, *, prompt: bool = False) -> PlanReply: ...
     def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
         """Closing the stream does not stop the load; `cancel_load` does."""
+        ...
+
+    async def offer(self, principal: Principal, body: OfferBody) -> OfferReply:
+        """What of a codex's files the daemon has not yet. Raises InvalidRequest for names that leave the codex, and for too
+        much."""
+        ...
+
+    async def take_files(self, principal: Principal, name: str, body: bytes) -> int:
+        """Keeps files that were offered. Raises InvalidRequest where they are others."""
+        ...
+
+    async def sent_changed(self, principal: Principal, name: str) -> CodexReport:
+        """What was offered last is what the codex has now. Raises NotFound, InvalidRequest while files are missing."""
         ...
 
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:

@@ -89,6 +89,8 @@ ALLOWED = {
     for module in ("local", "config", "doctor", "identity", "model", "service", "up")
     for target in WITHOUT_DAEMON
 } | {("orchestrator.cli.schema", "orchestrator.api")}  # the routes as they are declared
+# Files that the daemon may not read for a user are read by this user's command, with the daemon's own walk and rules.
+ALLOWED |= {("orchestrator.cli.sending", target) for target in ("codex", "orchestrator.errors")}
 
 HEAVY = (
     "pydantic_ai",

@@ -19,6 +19,7 @@ from codex.trees.git import Blob, BlobReader, Git, mirror
 from codex.trees.ignore import LORE_IGNORE, Globs, IgnoreRules, Selection, SkipReason
 from codex.trees.lore_file import LORE_FILE, LoreFile, parse_lore_file, read_lore_file
 from codex.trees.port import CandidateFile, FileBytes, FileTree, Scan, Skipped, TreeState, by_commits, labelled_name
+from codex.trees.sent import SENT, SentTree
 from codex.trees.sources import CodexSource, LoadSpec, Root, is_url
 from codex.trees.walk import DiskTree
 
@@ -44,12 +45,16 @@ def histories_of(source: CodexSource, clones: Path) -> list[History]:
     return [
         History(root.label, _repository(root, clones), None if root.url is None else root.revision or "HEAD")
         for root in source.roots
+        if not root.sent
     ]
 
 
 def lore_file_of(source: CodexSource, clones: Path) -> LoreFile:
     """The `.lore.toml` of the source's first folder or repository; fetches nothing. Raises SourceError."""
     for root in source.roots:
+        if root.sent:
+            raw = _sent(root, clones).named(LORE_FILE)
+            return LoreFile() if raw is None else parse_lore_file(raw, LORE_FILE)
         if root.url is not None:
             return _committed_lore_file(_repository(root, clones), root.revision)
         if not root.files:
@@ -161,6 +166,8 @@ def _tree(
 ) -> FileTree:
     secrets = SecretSettings(True, True) if request.load_secrets else settings.secrets
     named = frozenset(root.files or ())
+    if root.sent:
+        return _sent(root, clones)
     if root.url is None:
         own = LoreFile() if root.files else read_lore_file(root.path)
         selection = Selection(settings.walk, secrets, _with(request.globs, own), named)
@@ -179,6 +186,10 @@ def _tree(
             mirror(root.url, repository, cancelled)
     own = _committed_lore_file(repository, root.revision)
     return RevisionTree(repository, root.revision, Selection(settings.walk, secrets, _with(request.globs, own), named))
+
+
+def _sent(root: Root, clones: Path) -> SentTree:
+    return SentTree(clones.with_name(SENT), root.sent)
 
 
 def _repository(root: Root, clones: Path) -> Path:

@@ -40,6 +40,7 @@ class LoadSpec:
     revision: str | None = None  # read this state of a repository instead of the files on disk
     load_secrets: bool = False
     take_name: bool = False  # replace what another source has loaded under the name
+    sent: bool = False  # a client has sent the files: the source is where it has them, and is not opened
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Root:
     url: str | None = None
     revision: str | None = None
     named: tuple[str, ...] = ()  # of a folder or files: absolute, with the links that led to them
+    sent: str = ""  # the codex whose files a client has sent; `path` is its own, and is not opened
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class CodexSource:
     def key(self) -> str:
         """One line that names the source; equal for equal sources."""
         return "\n".join(
-            f"{root.url or root.path}#{root.revision or ''}" + "".join(f":{name}" for name in root.files or ())
+            f"{root.sent and f'sent:{root.sent}:'}{root.url or root.path}#{root.revision or ''}"
+            + "".join(f":{name}" for name in root.files or ())
             for root in self.roots
         )
 
@@ -84,7 +87,7 @@ class CodexSource:
     @property
     def is_on_disk(self) -> bool:
         """Whether it is folders and files as they are, no revision."""
-        return all(root.url is None for root in self.roots)
+        return all(root.url is None and not root.sent for root in self.roots)
 
     def named(self, globs: Globs) -> frozenset[str]:
         """Safe names, as the codex has them, of files that the user named one by one."""
@@ -111,6 +114,8 @@ def resolve(request: LoadSpec, folder: Path) -> CodexSource:
         raise SourceError("nothing to load was named; name a folder, a file, or a git URL")
     if any("\0" in one for one in (*request.sources, request.revision or "")):
         raise SourceError("what was named holds a NUL character; no folder, URL or revision does")
+    if request.sent:
+        return CodexSource((Root("", Path(request.sources[0]), sent=request.name or ""),))
     found = [_root(one, request.revision, folder) for one in dict.fromkeys(request.sources)]
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - as in `_root`
     for root in found:

@@ -7,6 +7,7 @@ from typing import get_args
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route
+from orchestrator.api.http import read as read_body
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.metrics import metrics
 from orchestrator.settings.units import in_seconds
@@ -26,6 +27,7 @@ from orchestrator.wire.replies import (
     DataName,
     Dropped,
     FileLines,
+    FilesTaken,
     Health,
     KeptReply,
     KvLossEvent,
@@ -34,6 +36,7 @@ from orchestrator.wire.replies import (
     ModelChange,
     ModelReply,
     ModelRows,
+    OfferReply,
     ProgressEvent,
     Purged,
     Ready,
@@ -49,6 +52,7 @@ from orchestrator.wire.requests import (
     LoadBody,
     MeasureBody,
     ModelBody,
+    OfferBody,
     PauseBody,
     ReadBody,
     RenameBody,
@@ -91,6 +95,26 @@ async def load(call: ApiCall, body: LoadBody) -> EventStream:
         if not path.startswith("/") and not is_url(path):
             raise InvalidRequest(f"path: {path} is not absolute", "the daemon does not know your working directory")
     return await call.stream(call.service.load(call.principal, body))
+
+
+@route("POST", "/v1/sent", "codex:write")
+async def offer(call: ApiCall, body: OfferBody) -> OfferReply:
+    """What a client has read with its own rights and can send: which of these files the daemon does not have."""
+    return await call.service.offer(call.principal, body)
+
+
+@route("POST", "/v1/sent/{name}/files", "codex:write")
+async def take_files(call: ApiCall) -> FilesTaken:
+    """Files that were offered; the body is bytes: for each file its SHA-256 (32 bytes), its length (8 bytes, the highest
+    first), and its content."""
+    raw = await read_body(call.request, call.request.app.state.max_body)
+    return FilesTaken(taken=await call.service.take_files(call.principal, call.name, raw))
+
+
+@route("POST", "/v1/sent/{name}/changed", "codex:write", faults=("not_found", "conflict"))
+async def sent_changed(call: ApiCall) -> CodexReply:
+    """A loaded codex has the files of the last offer from now on, as if they had changed on disk."""
+    return CodexReply(codex=await call.service.sent_changed(call.principal, call.name))
 
 
 @route("POST", "/v1/codices/{name}/reload", "codex:write", events=(ProgressEvent, LoadedEvent), faults=LOADING)

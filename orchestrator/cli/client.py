@@ -34,11 +34,13 @@ LISTS = {
 class Failure(Exception):
     """A fault at the command line's edge: an exit status, what is wrong and where, and what to do."""
 
-    def __init__(self, status: int, message: str, hint: str = "") -> None:
+    def __init__(self, status: int, message: str, hint: str = "", code: str = "") -> None:
+        """`code`: the daemon's, where the fault is its."""
         super().__init__(message)
         self.status = status
         self.message = message
         self.hint = hint
+        self.code = code
 
     def show(self) -> None:
         lines = f"lore: {self.message}\n" + (f"      {self.hint}\n" if self.hint else "")
@@ -63,6 +65,14 @@ class Daemon:
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
         response = self.request(method, route, body)
+        answer = decoded(response.read())
+        if response.status >= 400:
+            raise failure_of(answer)
+        return answer
+
+    def send(self, route: str, raw: bytes) -> Any:
+        """The answer to bytes as they are. Raises Failure."""
+        response = self.request("POST", route, raw)
         answer = decoded(response.read())
         if response.status >= 400:
             raise failure_of(answer)
@@ -97,8 +107,9 @@ class Daemon:
     def request(self, method: str, route: str, body: Any) -> "HTTPResponse":
         from http.client import HTTPException
 
-        raw = None if body is None else encoded(body)
-        headers = {"Content-Type": "application/json"} if raw is not None else {}
+        raw = body if body is None or isinstance(body, bytes) else encoded(body)
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        headers = {"Content-Type": kind} if raw is not None else {}
         try:
             self.connection.request(method, route, raw, headers)
             response = self.connection.getresponse()
@@ -159,7 +170,8 @@ def failure_of(answer: Any) -> Failure:
     if not isinstance(error, dict):
         return Failure(faults.FAILED, f"the daemon's answer is none of ours: {json.dumps(answer)[:200]}")
     status = faults.fault_code(str(error.get("code", ""))).exit_status
-    return Failure(status, str(error.get("message", "failed")), str(error.get("hint", "")))
+    code = str(error.get("code", ""))
+    return Failure(status, str(error.get("message", "failed")), str(error.get("hint", "")), code)
 
 
 def encoded(body: Any) -> bytes:

@@ -100,7 +100,22 @@ def load(
         "dry_run": dry_run,
         "wait": wait,
     }
-    Watch(socket, as_json).until_loaded(daemon.stream("/v1/codices", body))
+    try:
+        Watch(socket, as_json).until_loaded(daemon.stream("/v1/codices", body))
+    except Failure as failure:
+        if failure.code != "files_wanted":
+            raise
+        send(socket, body, as_json=as_json)
+
+
+def send(socket: str | None, body: Report, *, as_json: bool) -> None:
+    """Loads what the daemon opens no path of for this user."""
+    from orchestrator.cli import sending
+
+    sender = sending.sender_of(socket, body)
+    Watch(socket, as_json).until_loaded(sending.load_events(sender, body))
+    if body["watch"]:
+        sending.follow(sender)
 
 
 @dataclass

@@ -29,6 +29,7 @@ from typing import TypeVar
 from codex.errors import LoadCancelled
 from codex.library import Library, LoadResult, SampledFile, sample_head
 from codex.progress import CodexProgress, OnProgress, progress_at
+from codex.reload_match import valid_name
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.cancellation import unless
@@ -45,6 +46,7 @@ from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import (
     Conflict,
+    FilesWanted,
     InvalidRequest,
     LoadInProgress,
     LoreError,
@@ -58,6 +60,7 @@ from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_ready
 from orchestrator.prompt.coverage import coverage_named, decide_coverage
 from orchestrator.service import LoadEvent, Principal
+from orchestrator.wire.names import OWNED, owned, owner_of, short
 from orchestrator.wire.places import PHASES, is_url
 from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent
 from orchestrator.wire.requests import LoadBody
@@ -105,8 +108,8 @@ class CodexLoader:
         """Loads a codex again from where it came. Raises NotFound, Conflict."""
         with translated():
             wanted = await asyncio.to_thread(self.library.request, name)
-        request = LoadBody(path=wanted.sources[0], name=name, more=tuple(wanted.sources[1:]))
-        for place in wanted.sources:
+        request = LoadBody(path=wanted.sources[0], name=name, more=tuple(wanted.sources[1:]), watch=watched(wanted))
+        for place in () if wanted.sent else wanted.sources:
             readable(principal, place)
         load = self.loads.begin(name, lambda load: self._load(wanted, request, load))
         async with aclosing(load.watch()) as events:
@@ -142,9 +145,12 @@ class CodexLoader:
         """Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = load.name
         async with load.holding(self.residents.disk(name)):
+            if wanted.sent:
+                await asyncio.to_thread(self.library.sent.accept, name)
             await load.in_thread(self._read(wanted, load))
         load.check()
-        await asyncio.to_thread(self.store.wish, name, request.tier, request.watch)
+        watch = False if wanted.sent else request.watch
+        await asyncio.to_thread(self.store.wish, name, request.tier, watch)
         await load.unless_cancelled(self._model(load))
         state = await self._built(name, request.tier, load)
         load.check()
@@ -234,7 +240,11 @@ def known_from(sample: Sequence[SampledFile], files: int) -> str:
 
 
 def library_request(principal: Principal, request: LoadBody) -> LoadSpec:
-    """What the library is asked for. Raises NotPermitted."""
+    """What the library is asked for. Raises NotPermitted, InvalidRequest."""
+    if request.sent:
+        return sent_spec(principal, request)
+    if OWNED in (request.name or ""):
+        raise InvalidRequest(f"name: {OWNED} stands before the owner of a codex", "choose another")
     return LoadSpec(
         sources=tuple(readable(principal, place) for place in (request.path, *request.more)),
         name=request.name,
@@ -245,15 +255,41 @@ def library_request(principal: Principal, request: LoadBody) -> LoadSpec:
     )
 
 
+def sent_spec(principal: Principal, request: LoadBody) -> LoadSpec:
+    """Of files that the principal has sent; none is opened by its path. Raises InvalidRequest."""
+    if request.more or request.revision or request.include or request.exclude or request.dry_run:
+        raise InvalidRequest("sent: the client chooses the files and sends them", "send path, name and sent alone")
+    return LoadSpec(
+        sources=(request.path,),
+        name=sent_name(principal, request.name or ""),
+        load_secrets=request.secrets,
+        take_name=request.replace,
+        sent=True,
+    )
+
+
+def sent_name(principal: Principal, name: str) -> str:
+    """The whole name of a codex that the principal sends: always its own. Raises InvalidRequest."""
+    if owner_of(name) not in (None, principal.uid):
+        raise InvalidRequest(f"name: {name} belongs to another user", "leave out what stands behind ~")
+    plain = short(name)
+    with translated():
+        valid_name(plain)
+    return plain if principal.uid == os.geteuid() else owned(plain, principal.uid)
+
+
+def watched(wanted: LoadSpec) -> bool | None:
+    """Whether the daemon follows the disk; None: as wished before. What was sent the client follows."""
+    return False if wanted.sent else None
+
+
 def readable(principal: Principal, place: str) -> str:
     """A daemon reads a path, or asks a URL, only with the peer's rights. Raises NotPermitted."""
     if principal.uid == os.geteuid():
         return place
-    what = "ask" if is_url(place) else "read"
-    raise NotPermitted(
-        f"uid {principal.uid} may not have the daemon of uid {os.geteuid()} {what} {place}",
-        "load it as the daemon's user",
-    )
+    if is_url(place):
+        raise NotPermitted(f"the daemon asks no {place} for uid {principal.uid}", "clone it, and load the clone")
+    raise FilesWanted(f"the daemon opens no {place} for uid {principal.uid}", "lore load sends the files")
 
 
 # -- those that run

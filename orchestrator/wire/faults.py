@@ -31,6 +31,9 @@ CODES: Mapping[str, FaultCode] = {
     ),
     "unauthorized": FaultCode(401, NOT_PERMITTED, "over TCP: no token, or an unknown one"),
     "not_permitted": FaultCode(403, NOT_PERMITTED, "the sigil of who asks does not permit this"),
+    "files_wanted": FaultCode(
+        403, NOT_PERMITTED, "the daemon opens no path for another user: the client reads the files and sends them"
+    ),
     "not_found": FaultCode(404, NOT_FOUND, "nothing of that name; the hint names what there is"),
     "model_not_found": FaultCode(404, NOT_FOUND, "the same of a model id"),
     "previous_response_not_found": FaultCode(

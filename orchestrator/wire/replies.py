@@ -317,6 +317,19 @@ class CodexReply(ReplyShape):
     codex: CodexReport = Field(description="its state")
 
 
+class OfferReply(ReplyShape):
+    """What came of an offer."""
+
+    codex: str = Field(description="the codex's whole name")
+    wanted: tuple[str, ...] = Field(description="digests of the files to send")
+
+
+class FilesTaken(ReplyShape):
+    """Files that were sent."""
+
+    taken: int = Field(description="how many")
+
+
 class MapLine(ReplyShape):
     """A file in a line."""
 

@@ -292,6 +292,27 @@ class LoadBody(StrictRequest):
     )
     dry_run: bool = Field(False, description="count and decide, load nothing")
     wait: bool = Field(False, description="hold the stream until the floor is resident in the cache")
+    sent: bool = Field(False, description="take the files that were sent; path is where the client has them")
+
+
+class OfferedFile(StrictRequest):
+    """A file that a client can send."""
+
+    path: Plain = Field(description="its name in the codex: relative")
+    size: int = Field(description="bytes")
+    sha256: Plain = Field(description="of its bytes, in hex")
+    volatility: int = Field(0, ge=0, le=99, description="how often it changes, in few steps; such files come last")
+
+
+class OfferBody(StrictRequest):
+    """What a client has of a codex: all its files, also those that were sent before."""
+
+    name: Plain = Field(description="the codex's name, without its owner")
+    files: tuple[OfferedFile, ...] = Field(description="each once")
+    skipped: dict[str, int] = Field({}, description="files that the client left out, by reason")
+    branch: Plain | None = Field(None, description="git's")
+    revision: Plain | None = Field(None, description="git's")
+    dirty: int = Field(0, description="files that differ from the revision")
 
 
 class SearchBody(StrictRequest):

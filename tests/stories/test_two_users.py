@@ -1,16 +1,14 @@
 """Two users of one daemon: nothing that one of them has is found, read, changed or shown to a model by the other."""
 
-import http.client
 import json
 import os
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from private_daemon import PrivateDaemon
 from support.house import living, reply
+from support.users import reply_to
 
 from orchestrator.api.app import routes
 
@@ -34,27 +32,11 @@ def house(models):
         yield daemon
 
 
-@contextmanager
-def as_another_user(daemon: PrivateDaemon) -> Iterator[http.client.HTTPConnection]:
-    with closing(http.client.HTTPConnection("localhost", timeout=60)) as connection:
-        connection.sock = socket.socket(socket.AF_UNIX)
-        os.seteuid(NOBODY)  # the kernel notes the effective uid at connect()
-        try:
-            connection.sock.connect(str(daemon.socket))
-        finally:
-            os.seteuid(0)
-        yield connection
-
-
 def theirs(
     daemon: PrivateDaemon, method: str, path: str, body: Mapping[str, Any] | None = None, *, head: bool = False
 ) -> tuple[int, Any]:
     """The status and the reply that the other user gets; with `head` the first event of an endless one."""
-    with as_another_user(daemon) as connection:
-        sent = {} if body is None else {"content-type": "application/json"}
-        connection.request(method, path, None if body is None else json.dumps(body), sent)
-        answer = connection.getresponse()
-        return answer.status, (answer.readline() if head else answer.read()).decode()
+    return reply_to(NOBODY, daemon.socket, method, path, body, head=head)
 
 
 def chat(*said: str, **lore: Any) -> dict[str, Any]:
@@ -184,6 +166,9 @@ EACH_ROUTE = {
     ("GET", "/v1/model/context"): (None, FOUND),
     ("POST", "/v1/model/context"): ({}, FORBIDDEN),
     ("POST", "/v1/codices"): ({"path": "/home", "name": CODEX}, FORBIDDEN),
+    ("POST", "/v1/sent"): ({"name": CODEX, "files": []}, FOUND),
+    ("POST", "/v1/sent/{name}/files"): ({}, WRONG),
+    ("POST", "/v1/sent/{name}/changed"): (None, REFUSED),
     ("GET", "/v1/codices"): (None, FOUND),
     ("GET", "/v1/codices/{name}"): (None, REFUSED),
     ("GET", "/v1/codices/{name}/map"): (None, REFUSED),

@@ -94,6 +94,7 @@ from orchestrator.wire.replies import (
     ModelNames,
     ModelReport,
     ModelRow,
+    OfferReply,
     ProgressEvent,
     SearchHit,
     SearchReply,
@@ -104,7 +105,7 @@ from orchestrator.wire.replies import (
     SymbolRow,
     SymbolsReply,
 )
-from orchestrator.wire.requests import LoadBody, ReadBody, StrategyBody, SymbolsBody
+from orchestrator.wire.requests import LoadBody, OfferBody, ReadBody, StrategyBody, SymbolsBody
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
@@ -257,6 +258,15 @@ class SmallService:
         name = request.name or request.path.rpartition("/")[2]
         self.known[name] = codex(name, request.path)
         yield LoadedEvent(event="loaded", codex=self.known[name])
+
+    async def offer(self, principal: Principal, body: OfferBody) -> OfferReply:
+        return OfferReply(codex=body.name, wanted=tuple(one.sha256 for one in body.files))
+
+    async def take_files(self, principal: Principal, name: str, body: bytes) -> int:
+        return len(body)
+
+    async def sent_changed(self, principal: Principal, name: str) -> CodexReport:
+        return self.found(name)
 
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
         return Cancelled(cancelled=self.found(name).name, what="load")
