@@ -57,7 +57,10 @@ class Page:
             return self._ansi(self._coloured(piece, code)) + "\n"
         if piece.kind in ("fence", "end"):
             return self._ansi([Segment(piece.text.rstrip("\n"), Style(dim=True))]) + "\n"
-        return "".join(self._ansi(self._linked(line)) + "\n" for line in self._lines(piece))
+        lines = list(self._lines(piece))
+        if not holds("".join(segment.text for line in lines for segment in line), piece.text):
+            lines = [[Segment(line)] for line in piece.text.splitlines()]
+        return "".join(self._ansi(self._linked(line)) + "\n" for line in lines)
 
     def _lines(self, piece: Piece) -> Iterator[list[Segment]]:
         indent = len(piece.text) - len(piece.text.lstrip()) if piece.kind == "under" else 0
@@ -95,6 +98,13 @@ class Page:
             (style or Style()).render(text.translate(VISIBLE), color_system=self._colours)
             for text, style, _ in segments
         )
+
+
+def holds(shown: str, text: str) -> bool:
+    """Whether all letters and digits of a text are shown, in their order. Markdown takes `7.` for an item that is empty,
+    leaves out cells that its table has no column for, and numbers items anew."""
+    left = iter(shown)
+    return all(one in left for one in text if one.isalnum())
 
 
 def ended(line: list[Segment]) -> list[Segment]:

@@ -31,8 +31,8 @@ def plan(
 
 def plan_page(report: Report) -> str:
     parts = [refused(report.get("refusal")), decision(report), blocks(report.get("blocks", [])), facts(numbers(report))]
-    if broke := report.get("broke_at"):
-        parts.append(f"left the cached prompt in {broke.get('block')}, at {broke.get('item')}: {broke.get('why')}")
+    if broke := left_cached(report):
+        parts.append(f"left the cached prompt in {broke}")
     first, *others = (report.get("retrieval_plan") or {}).get("passages") or [""]  # of the archive, the best first
     parts.append(facts([("passages", first), *(("", place) for place in others)]))
     parts.append(memories(report))
@@ -40,6 +40,12 @@ def plan_page(report: Report) -> str:
     actions = (report.get("governor") or {}).get("actions", ())
     parts += [notice for notice in report.get("notices", ()) if notice not in actions]
     return "\n\n".join(filter(None, parts))
+
+
+def left_cached(report: Report) -> str:
+    """`karma, at frame: changed to debug`: where a prompt left what was cached, and why; '' where it did not."""
+    broke = report.get("broke_at")
+    return f"{broke.get('block')}, at {broke.get('item')}: {broke.get('why')}" if broke else ""
 
 
 def refused(refusal: Report | None) -> str:

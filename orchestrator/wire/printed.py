@@ -193,11 +193,12 @@ class UnitStates(ReplyShape):
 
 Shapes = tuple[type[Any], ...]  # of replies, or plain dataclasses
 LOADS: Shapes = (replies.ProgressEvent, replies.LoadedEvent)
-STREAMED = ("up", "load", "codex reload", "top")  # a line of JSON for each event
+STREAMED = ("up", "chat", "load", "codex reload", "top")  # a line of JSON for each event
 PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "up": (*LOADS, replies.BroughtUp, replies.ModelAdvice),
     "load": (*LOADS, replies.Cancelled),
     "ask": (WholeAnswer,),
+    "chat": (WholeAnswer,),
     "plan": (answers.PlanReply,),
     "search": (replies.SearchReply, replies.SymbolsReply),
     "status": (status.StatusReply,),

@@ -195,7 +195,9 @@ def test_help_loads_neither_rich_nor_pydantic_nor_an_http_package():
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert {"rich", "pydantic", "httpx2", "http.client", "asyncio", "starlette"} & set(loaded) == set()
+    assert {"rich", "prompt_toolkit", "pydantic", "httpx2", "http.client", "asyncio", "starlette"} & set(
+        loaded
+    ) == set()
 
 
 def test_a_mistake_of_ours_is_one_line(lore, folder):

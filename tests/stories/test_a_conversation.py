@@ -1,0 +1,150 @@
+"""`lore chat`: a conversation on a real terminal, and in a script."""
+
+import json
+import stat
+
+import pytest
+from private_daemon import LORE
+from support.house import codebase, lent, question, reply, until
+from support.terminals import terminal
+
+
+@pytest.fixture(scope="module")
+def house(shared_daemon):
+    with lent(shared_daemon) as daemon:
+        folder = codebase(daemon.folder / "vaults")
+        (folder / "endless.py").write_text("# The song is " + "round and " * 40 + "\n")
+        assert daemon.lore("load", folder, "--wait", "--no-watch").returncode == 0
+        yield daemon
+
+
+def chat(house, *options, columns=80, **environment):
+    return terminal(LORE, "chat", *options, environment={**house.environment, **environment}, columns=columns)
+
+
+def asked(seen, line, *words):
+    seen.prompt()
+    seen.type(f"{line}\r")
+    for one in words:
+        seen.until(one)
+
+
+def computed(house):
+    return reply(house, "/v1/stats/cache")["tokens"]["computed"]
+
+
+def left(seen):
+    seen.prompt()
+    seen.type("\x04")
+    return seen.rest()
+
+
+def test_a_person_asks_cancels_votes_leaves_and_goes_on(house):
+    with chat(house, "--max-tokens", "20000") as seen:
+        asked(seen, question("zebra"), "4815162", "vaults · CAG")
+        asked(seen, "/why", "nowhere", "first token")
+        asked(seen, "/files", "walrus.py", "zebra.py", "left out")
+        asked(seen, "/bad it is another code", "has your vote: down")
+        seen.prompt()
+        seen.type("The song is\r")
+        seen.until("round and round and round", timeout_s=60)
+        seen.type("\x03")
+        seen.until("cancelled; the conversation goes on")
+        asked(seen, question("walrus"), "9273645", "vaults · CAG")
+        seen.prompt()
+        seen.type("\x03")
+        seen.until("Ctrl-D or /quit leaves")
+        assert "go on: lore chat --continue" in left(seen)
+        assert seen.process.returncode == 0
+    session, *_ = reply(house, "/v1/sessions")["sessions"]
+    assert session["turns"] == 4  # what was cancelled is no turn
+    with chat(house, "--continue") as seen:
+        asked(seen, question("zebra"), "vaults · CAG")
+        asked(seen, "/session", session["name"])
+        left(seen)
+    session, *_ = reply(house, "/v1/sessions")["sessions"]
+    assert session["turns"] == 6
+
+
+def test_several_lines_pasted_or_typed_are_one_question_and_stay_in_the_history_of_this_user(house):
+    with chat(house) as seen:
+        asked(seen, f"\x1b[200~one\ntwo\x1b[201~\\\rthree\x1b\r{question('zebra')}", "vaults · CAG")
+        left(seen)
+    said = reply(house, "/v1/traces/last")["trace"]["question"]
+    assert said == f"one\ntwo\nthree\n{question('zebra')}"
+    history = house.folder / "state" / "lorekeep" / "chat-history"
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    assert "+three" in history.read_text().splitlines()
+
+
+def test_tab_completes_commands_files_and_symbols(house):
+    with chat(house) as seen:
+        seen.prompt()
+        for typed, completed in [("/wh", "y"), ("walr", "us.py"), ("unlo", "ck")]:
+            seen.type(f"{typed}\t")
+            seen.until(completed)
+            seen.type("\x03")
+        seen.type("\x04")
+        seen.rest()
+
+
+def test_what_is_typed_is_computed_before_it_is_sent(house):
+    long = "It is said in many words that something of this kind stands here. " * 8
+    with chat(house, "--ahead") as seen:
+        seen.prompt()
+        before = computed(house)
+        seen.type(long)
+        until(lambda: computed(house) > before + 100)
+        seen.type(f"{question('zebra')}\r")
+        seen.until("vaults · CAG")
+        left(seen)
+    trace = reply(house, "/v1/traces/last")["trace"]
+    assert trace["tokens"] - trace["cached"] < 40
+
+
+def test_twenty_columns_are_enough(house):
+    with chat(house, columns=20) as seen:
+        asked(seen, question("zebra"), "4815162", "first token")
+        asked(seen, "/help", "/quit")
+        left(seen)
+    assert b"Traceback" not in seen.said
+
+
+def test_nothing_is_coloured_where_nobody_wants_it(house):
+    with chat(house, NO_COLOR="1") as seen:
+        asked(seen, question("zebra"), "4815162", "cites zebra.py:3")
+        left(seen)
+    answered = seen.said[seen.said.index(b"4815162") :]
+    assert b"\x1b[2m" not in answered
+    assert b"\x1b]8;" not in answered
+
+
+def test_a_terminal_without_a_cursor_gets_no_sequence_but_that_of_progress(house):
+    with chat(house, TERM="dumb") as seen:
+        seen.until("> ")
+        seen.type(f"{question('zebra')}\n")
+        seen.until("cites zebra.py:3")
+        seen.until("> ")
+        seen.type("\x04")
+        seen.rest()
+    assert b"\x1b" not in seen.said.replace(b"\r\x1b[K", b"")
+
+
+def test_a_script_gives_lines_and_gets_answers(house):
+    asked = f"{question('zebra')}\nThe access code of \\\nvault walrus is\n/session\n"
+    done = house.lore("chat", "--max-tokens", "10", input=asked)
+    assert done.returncode == 0
+    first, *_, session = done.stdout.strip().splitlines()
+    assert first.strip() == "4815162."
+    assert session in [one["name"] for one in reply(house, "/v1/sessions")["sessions"]]
+    lines = house.lore(
+        "chat", "--json", "--private", input=f"{question('zebra')}\n{question('walrus')}\n"
+    ).stdout.splitlines()
+    assert [json.loads(line)["answer"].strip()[:7] for line in lines] == ["4815162", "9273645"]
+
+
+def test_a_command_that_fails_ends_a_script_with_its_status(house):
+    done = house.lore("chat", input="/why\nnever asked\n")
+    assert done.returncode == 5
+    assert "nothing is answered yet" in done.stderr
+    assert house.lore("chat", "-c", "nowhere", input="x\n").returncode == 5
