@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from orchestrator.model.conditions import Sizes
 from orchestrator.model.host import host_of, model_of
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.systemd import Notifier
+from orchestrator.systemd import Notifier, prefill_words
 from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("lorekeep")
 
 STATUS_SECONDS = 2.0  # between two looks at what systemd is told
+LOOK_SECONDS = 1.0  # between two looks at whether anybody asks
 
 
 def run(settings: Settings) -> None:
@@ -74,7 +75,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     log.debug("listening", extra={"fields": {"sockets": where(listeners)}})
     unless_served.pop_all()
     try:
-        async with reported(lambda: app.state.service, notifier):
+        async with reported(lambda: app.state.service, notifier), ended_when_idle(settings, app, listeners, stop):
             await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     finally:
         await switch.stop()
@@ -174,10 +175,62 @@ async def tell_state(program: Callable[[], "Program"], notifier: Notifier) -> No
     told: str | None = None
     while True:
         _, why = await program().ready()
-        if why != told:
-            told = why
-            notifier.status(why or "ready")
+        words = why or computing(program()) or "ready"
+        if words != told:
+            told = words
+            notifier.status(words)
         await asyncio.sleep(STATUS_SECONDS)
+
+
+def computing(program: "Program") -> str:
+    """How far the prefixes of codices are that are computed now; '' where none is. Whoever may ask systemd reads it: no
+    codex is named."""
+    floors = program.reports.floors
+    found = [one for codex in floors.codices() if (one := floors.figures(codex)) is not None and one.done is not None]
+    done, tokens = sum(one.done or 0 for one in found), sum(one.tokens for one in found)
+    left = None if any(one.left_s is None for one in found) else sum(one.left_s or 0.0 for one in found)
+    return prefill_words(len(found), done, tokens, left)
+
+
+@asynccontextmanager
+async def ended_when_idle(
+    settings: Settings, app: "Starlette", listeners: Sequence[Listener], stop: asyncio.Event
+) -> AsyncIterator[None]:
+    """Sets `stop` once nobody has asked for `serve.idle_exit`, where systemd starts the next daemon: who connects meanwhile
+    waits in the socket's queue, which is systemd's. TCP is nobody's then, so a daemon that listens there stays."""
+    idle_s = settings.serve.idle_exit
+    if not idle_s or not all(one.is_systemds for one in listeners):
+        yield
+        return
+    watching = asyncio.create_task(when_idle(idle_s, lambda: work_of(app), stop), name="idle exit")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+def work_of(app: "Starlette") -> tuple[bool, int]:
+    """Whether somebody is served or something is computed or loaded; and how many requests there ever were."""
+    program: Program = app.state.service
+    snapshot, floors = program.client.snapshot, program.reports.floors
+    computed = any(floors.progress(codex) for codex in floors.codices())
+    engine = snapshot.running or snapshot.waiting
+    waited = not program.model_ready().done()
+    return bool(app.state.gate.inside or engine or computed or waited or program.loads.names()), app.state.gate.entered
+
+
+async def when_idle(idle_s: float, work: Callable[[], tuple[bool, int]], stop: asyncio.Event) -> None:
+    """By the event loop's clock, which no change of the wall clock moves."""
+    clock = asyncio.get_running_loop().time
+    since, before = clock(), -1
+    while clock() < since + idle_s:
+        await asyncio.sleep(min(LOOK_SECONDS, idle_s / 2))
+        at_work, entered = work()
+        if at_work or entered != before:
+            since, before = clock(), entered
+    log.info("stopping", extra={"fields": {"idle_s": idle_s}})
+    stop.set()
 
 
 async def tell_ready(program: "Program", notifier: Notifier) -> None:

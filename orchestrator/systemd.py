@@ -270,6 +270,26 @@ def quoted(given: Path | str) -> str:
     return f'"{text}"' if any(sign in text for sign in " \t'\";") else text
 
 
+# -- what systemd hears while the daemon runs
+
+
+def prefill_words(codices: int, done: int, tokens: int, left_s: float | None) -> str:
+    """`computing a codex: 12,345 of 60,000 tokens (20 %), 3 min left`; '' for none. `left_s`: as predicted, None where
+    nothing is known."""
+    if not codices:
+        return ""
+    what = "a codex" if codices == 1 else f"{codices} codices"
+    left = (
+        ""
+        if left_s is None
+        else f", {left_s / 60:.0f} min left"
+        if left_s >= MINUTES_FROM_S
+        else f", {left_s:.0f} s left"
+    )
+    return f"computing {what}: {done:,} of {tokens:,} tokens ({100 * done // max(1, tokens)} %){left}"
+
+
+MINUTES_FROM_S = 120.0
 EXTENSION_US = 15 * 60 * 1_000_000
 
 

@@ -172,6 +172,7 @@ class Gate:
     def __init__(self) -> None:
         self._questions, self._all, self._empty = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._inside = 0
+        self.entered = 0  # requests that ever came in
         self._empty.set()
         self.open()
 
@@ -209,6 +210,7 @@ class Gate:
         if asks and path.startswith(QUESTIONS):
             await self._questions.wait()
         self._inside += 1
+        self.entered += 1
         self._empty.clear()
         try:
             yield

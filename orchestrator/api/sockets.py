@@ -31,6 +31,11 @@ class Listener:
     lock: int | None = None
     inode: int | None = None  # None: the file is not ours to remove
 
+    @property
+    def is_systemds(self) -> bool:
+        """Whether systemd goes on listening when we have ended, and starts the next daemon for who comes then."""
+        return self.path is not None and self.inode is None
+
     def close(self) -> None:
         self.socket.close()
         if self.path is not None and self.inode is not None and inode_of(self.path) == self.inode:

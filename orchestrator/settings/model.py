@@ -66,6 +66,19 @@ class ServeSettings(Slice):
         description="questions that may wait for their turn; a further one is refused until later",
     )
     shutdown_grace: Seconds = Field(10.0, ge=0, le=600, description="how long running answers may end by themselves")
+    idle_exit: Seconds = Field(
+        0.0,
+        ge=0,
+        le=30 * 86_400,
+        description="end the daemon when nobody has asked anything for so long, where systemd holds its socket: the next "
+        "question starts it again; 0 or off: never",
+        json_schema_extra={"range": "≥ 0 | off"},
+    )
+
+    @field_validator("idle_exit", mode="before")
+    @classmethod
+    def never(cls, value: object) -> object:
+        return 0 if isinstance(value, str) and value.strip().lower() in ("none", "off", "never") else value
 
 
 class ClientSettings(Slice):

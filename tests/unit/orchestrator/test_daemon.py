@@ -8,7 +8,7 @@ import anyio
 import pytest
 from support.waiting import SOON
 
-from orchestrator.daemon import tell_ready
+from orchestrator.daemon import tell_ready, when_idle
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +58,26 @@ async def test_each_step_of_a_load_is_told_and_extends_the_time_for_it(monkeypat
         "ready",
         "ready now",
     ]
+
+
+async def test_a_daemon_that_nobody_asks_stops_and_one_that_works_or_is_asked_in_between_stays() -> None:
+    stop, looks = asyncio.Event(), iter([(True, 1), (True, 1), (False, 1), (False, 2), (False, 3)])
+    seen: list[tuple[bool, int]] = []
+
+    def work() -> tuple[bool, int]:
+        seen.append(next(looks, (False, 3)))
+        return seen[-1]
+
+    with anyio.fail_after(SOON):
+        await when_idle(0.02, work, stop)
+    assert stop.is_set()
+    assert seen[:5] == [(True, 1), (True, 1), (False, 1), (False, 2), (False, 3)]
+    assert len(seen) > 5, "it was quiet for all of that time"
+
+
+async def test_a_wall_clock_that_jumps_ends_no_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1e12)
+    stop = asyncio.Event()
+    with anyio.move_on_after(0.05):
+        await when_idle(60.0, lambda: (False, 0), stop)
+    assert not stop.is_set()

@@ -16,6 +16,7 @@ from orchestrator.systemd import (
     complaint,
     install,
     place_of,
+    prefill_words,
     quoted,
     service_text,
     socket_text,
@@ -134,3 +135,16 @@ def test_of_what_systemctl_says_only_its_complaints_are_told():
     said = "Created symlink /a → /b.\nFailed to connect to bus: No medium found\n"
     assert complaint(said) == "Failed to connect to bus: No medium found"
     assert complaint("Removed /a.\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((0, 0, 0, 0.0), ""),
+        ((1, 12_000, 60_000, 200.0), "computing a codex: 12,000 of 60,000 tokens (20 %), 3 min left"),
+        ((2, 1, 3, 12.4), "computing 2 codices: 1 of 3 tokens (33 %), 12 s left"),
+        ((1, 0, 10, None), "computing a codex: 0 of 10 tokens (0 %)"),
+    ],
+)
+def test_systemd_hears_how_far_a_prefix_is_and_how_long_the_rest_takes(told, words):
+    assert prefill_words(*told) == words
