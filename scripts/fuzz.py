@@ -20,7 +20,7 @@ import time
 import urllib.request
 import venv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +123,8 @@ def resuming(daemon: PrivateDaemon, ended: threading.Event) -> None:
     from orchestrator.cli.client import Failure
 
     while not ended.wait(RESUME_S):
-        try:
+        with suppress(Failure):  # a daemon that ended is what `found` says
             asked(daemon, "POST", "/v1/resume")
-        except Failure:
-            return  # the daemon ended, which `found` says
 
 
 # -- the requests

@@ -130,7 +130,7 @@ class ApiRoute(Route):
         self.reply = reply_in(handler.__annotations__["return"])
         self.media = "application/json" if handler.__annotations__["return"] is JSONResponse else "text/plain"
         self.events = events
-        self.faults = tuple(dict.fromkeys((*faults, *(("invalid_request",) if query else ()))))
+        self.faults = tuple(dict.fromkeys((*faults, *(("invalid_request",) if query or "{name" in path else ()))))
         self.refusals = tuple({*EVERY, *self.faults, *(OF_BODIES if self.body else ())})
         self.query = query
         self.also = also

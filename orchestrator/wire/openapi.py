@@ -19,6 +19,7 @@ Over the daemon's Unix socket, and over TCP with a token where `serve.tcp` is se
 ever added: ignore those that you do not know. A key `lore` in a request holds what OpenAI's protocol has no word for."""
 BEARER = "over TCP only: `lore token new` makes one. Over the Unix socket the kernel says who asks"
 NO_PATH = "`unknown_route`: a name that holds a slash leads to another path"
+NO_METHOD = "`wrong_method`: the same, and that path takes another method"
 AGAIN_AFTER = "seconds until asking again may help"
 
 Schema = type[BaseModel]
@@ -127,6 +128,7 @@ def responses(one: DeclaredRoute, reference: Mapping[Any, Node]) -> Node:
         found.setdefault(str(status), refused | {"content": error})
     if "{name" in one.path:
         found.setdefault("404", {"description": NO_PATH, "content": error})
+        found["405"] = {"description": NO_METHOD, "content": error}
     return dict(sorted(found.items()))
 
 

@@ -4,6 +4,9 @@ import json
 
 import pytest
 from support.hub import BODY, SUM, serving
+from support.wire_shapes import unlike
+
+from orchestrator.wire.printed import ModelDownloaded
 
 
 @pytest.fixture
@@ -33,6 +36,7 @@ def test_a_model_is_fetched_whole_and_its_sum_is_checked(get, target):
     done = get(NAME, "--json")
     whole = {"path": str(target), "bytes": len(BODY), "sha256": SUM, "checked": True, "files": [str(target)]}
     assert json.loads(done.stdout) == whole
+    assert unlike(ModelDownloaded, whole) == []
     assert target.read_bytes() == BODY
 
 
