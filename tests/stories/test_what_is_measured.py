@@ -3,18 +3,20 @@
 import json
 import math
 import re
+import socket
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.house import ask, codebase, living, over_socket, question
+from support.house import ask, codebase, living, over_socket, question, until
 from support.promql import QueryError, Scrapes, evaluated
 
 from orchestrator.reports.metrics import FAMILIES
 from orchestrator.reports.turns import EVENTS
 
+LEAVING = 15
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "lorekeep.json"
 QUERIES = [
     pytest.param(panel["title"], target["expr"], target["legendFormat"], id=f"{panel['title']} {target['refId']}")
@@ -158,3 +160,27 @@ def test_what_the_dashboard_calculates_is_what_prometheus_would(scrapes):
     buckets = {frozenset({("le", bound)}): count for bound, count in (("1.0", 2.0), ("3.0", 4.0), ("+Inf", 4.0))}
     known = Scrapes({}, {"x_bucket": buckets}, 1.0)
     assert evaluated("histogram_quantile(0.75, x_bucket)", known) == {frozenset(): 2.0}
+
+
+def test_however_clients_leave_each_question_is_counted_once_and_has_one_line(house):
+    """Before the answer, within its head, and after its first words; somebody scrapes meanwhile."""
+    before, lines = scraped(house), ended(house)
+    body = {"model": "lore", "messages": [{"role": "user", "content": question("zebra")}], "stream": True}
+    data = json.dumps(body).encode()
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
+    for number in range(LEAVING):
+        with socket.socket(socket.AF_UNIX) as leaving:
+            leaving.connect(str(house.socket))
+            leaving.sendall(request)
+            if number % 3:
+                leaving.recv(10 ** (number % 3))
+        scraped(house)
+    until(lambda: ended(house) - lines >= LEAVING)
+    more = grown(before, scraped(house))
+    names = ("lorekeep_turns_total", "lorekeep_unanswered_turns_total")
+    assert sum(more[series] for series in more if series[0] in names) == LEAVING
+    assert ended(house) - lines == LEAVING
+
+
+def ended(daemon):
+    return sum(len(logged(daemon, name)) for name in ("turn", "unanswered"))
