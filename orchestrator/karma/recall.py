@@ -29,7 +29,7 @@ from orchestrator.karma.schema import CITING
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.sizes import in_line, tokens_of
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.standing import in_domain, standing
+from orchestrator.karma.standing import STANDING, in_domain, standing
 from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
@@ -195,13 +195,15 @@ class Recall:
     ) -> tuple[PinnedKarma, TurnCounts]:
         began = time.perf_counter()
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
-        changed, always = self._changed(question.uid, pinned), self._always(question, frame)
+        wanted = bool(plan.kinds) or any(question.wants(node.name) for node in STANDING)
+        held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
+        changed, always = self._changed(question.uid, pinned), self._always(question, frame) if held else ()
         why = refresh_due(pinned, changed, frame.name, intent, always)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id: one.text for one in always}
-        chosen = self._found(question, frame, intent, plan, room, stands)
+        chosen = self._found(question, frame, intent, plan, room, stands) if held else []
         found = self._entries(chosen)
         if pinned is not None and why == NOTHING_HELD and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED

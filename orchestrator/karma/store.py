@@ -323,6 +323,10 @@ class MemoryStore:
         rows = self.read(query, uid, Kind.DECISION)
         return [JudgedDecision(confidence, DecisionOutcome(outcome)) for confidence, outcome in rows]
 
+    def holds_any(self, uid: int) -> bool:
+        """Whether this user has a memory, in whatever state."""
+        return bool(self.read("SELECT 1 FROM memories WHERE uid = ? LIMIT 1", uid))
+
     def read(self, query: str, *values: object) -> list[Any]:
         """Rows of a query that changes nothing; for searches."""
         with self._lock, translated(), faults_of(self.path):

@@ -254,3 +254,16 @@ def test_no_query_is_made_for_what_the_gate_leaves_out(tmp_path: Path, excluded:
         assert looked_up(store) == every - left_out
     assert store.asked == []
     store.close()
+
+
+def test_who_has_no_memory_costs_one_query_whatever_others_have_and_the_first_one_is_seen_at_once(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(store, "The cache is Redis.", uid=ME + 1)
+    asked: list[str] = []
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda query, *values: asked.append(query) or read(query, *values))
+    before = recalled(store, "Which cache do we use?")
+    assert (before.karma.entries, len(asked)) == ((), 1)
+    remember(store, "The cache is Valkey.")
+    assert texts(recalled(store, "Which cache do we use?")) == ["The cache is Valkey."]
