@@ -64,8 +64,15 @@ class Daemon:
 
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
+        from http.client import HTTPException
+
         response = self.request(method, route, body)
-        answer = decoded(response.read())
+        try:
+            answer = decoded(response.read())
+        except (HTTPException, OSError) as error:
+            raise Failure(
+                faults.UNREACHABLE, "the daemon broke off its answer", "`lore status` shows whether it runs"
+            ) from error
         if response.status >= 400:
             raise failure_of(answer)
         return answer

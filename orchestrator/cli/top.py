@@ -25,7 +25,7 @@ from orchestrator.wire.picture import DaemonAway, Picture, Replies, picture
 
 TURNS = 8  # last questions
 FILES = 200  # of a codex
-BUSY_S, IDLE_S = 1.0, 3.0  # between two looks at the engine's work
+BUSY_S, IDLE_S = 1.0, 2.0  # between two looks at the engine's work
 STATUS_S = 10.0  # between two looks at all else, where nothing says that it changed
 SETTLED_S = 1.5  # between two at the least: questions may come many a second
 AWAY_S = 2.0  # between two tries to reach a daemon that is away
@@ -121,7 +121,7 @@ class Known:
 def gathered(daemon: Daemon, before: Known) -> Known:
     """Asks for what may have changed. Raises Failure where the daemon is away."""
     now, engine = time.monotonic(), optional(daemon, "/v1/engine")
-    stale = before.stale or tickets(engine) != tickets(before.engine)
+    stale = before.stale or (tickets(engine), answered(engine)) != (tickets(before.engine), answered(before.engine))
     known, age = replace(before, engine=engine, stale=stale), now - before.status_at
     if age > STATUS_S or (stale and age > SETTLED_S):
         status, cache = daemon.call("GET", "/v1/status"), optional(daemon, "/v1/stats/cache")
@@ -143,6 +143,11 @@ def optional(daemon: Daemon, route: str) -> Report | None:
 
 def tickets(engine: Report | None) -> frozenset[int]:
     return frozenset(one["ticket"] for one in (engine or {}).get("tickets", ()))
+
+
+def answered(engine: Report | None) -> int:
+    """Another number: some question was answered, however quickly."""
+    return int((engine or {}).get("prompt_tokens", 0))
 
 
 def turns(daemon: Daemon, known: tuple[Report, ...]) -> tuple[Report, ...]:

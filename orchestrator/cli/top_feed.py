@@ -28,6 +28,7 @@ class Feed:
         self._wake = threading.Event()
         self._changed = threading.Event()
         self._stopped = threading.Event()
+        self._open: dict[str, Daemon] = {}  # by what it is open for
 
     def start(self) -> None:
         for work in (self._ask, self._listen):
@@ -44,8 +45,18 @@ class Feed:
         self._wake.set()
 
     def stop(self) -> None:
+        """What waits for the daemon ends; so does the daemon's stream."""
         self._stopped.set()
         self._wake.set()
+        for daemon in tuple(self._open.values()):
+            daemon.leave()
+
+    def _daemon(self, use: str) -> Daemon:
+        """A new connection. Raises Failure, also when nothing is wanted of it any more."""
+        daemon = self._open[use] = Daemon(self._socket)
+        if self._stopped.is_set():  # `stop` did not see it
+            daemon.leave()
+        return daemon
 
     def _ask(self) -> None:
         pause = self._known.pause_s
@@ -63,7 +74,7 @@ class Feed:
     def _asked(self, known: Known) -> tuple[Known | Failure, float]:
         """What there is to show, and when to ask again."""
         try:
-            known = gathered(Daemon(self._socket), known)
+            known = gathered(self._daemon("asking"), known)
             known.picture  # noqa: B018 - a daemon of another shape is away
         except Failure as failure:
             self._known = replace(known, stale=True)
@@ -75,7 +86,7 @@ class Feed:
         """What changes rarely is told by events; where there are none, the slow look finds it."""
         while not self._stopped.is_set():
             with suppress(Failure):
-                for _ in Daemon(self._socket).stream("/v1/events", method="GET"):
+                for _ in self._daemon("listening").stream("/v1/events", method="GET"):
                     self.refresh()
             self.refresh()  # it has gone: the view learns that at once
             self._stopped.wait(AWAY_S)

@@ -115,6 +115,7 @@ class About:
             found = None
         return EngineWork(
             weight_bytes=info.weight_bytes if info is not None and found is not None else None,
+            prompt_tokens=int(self.client.snapshot.counters.get("prompt_tokens", 0)),
             tickets=tuple(ticket_report(one, codex_of) for one in found.tickets) if found else (),
             caches=tuple(map(cache_content, found.caches)) if found else (),
         )

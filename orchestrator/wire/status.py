@@ -237,6 +237,7 @@ class EngineWork(ReplyShape):
     """What the engine works at, and what its live caches hold. Nothing while no model is loaded."""
 
     weight_bytes: int | None = Field(description="of the model; none: not loaded")
+    prompt_tokens: int = Field(description="of all questions answered since the engine's start: grows with each")
     tickets: tuple[TicketReport, ...] = Field(
         description="those that run, then those that wait, as served; at most 100"
     )

@@ -562,7 +562,7 @@ class SmallService:
         return cache_report(EngineSnapshot(1, kv_bytes=4096, counters=COUNTED), on_gpu=False, ranges=True)
 
     async def engine_work(self, principal: Principal) -> EngineWork:
-        return EngineWork(weight_bytes=1 << 20, tickets=(), caches=())
+        return EngineWork(weight_bytes=1 << 20, prompt_tokens=0, tickets=(), caches=())
 
     async def client_stats(self, principal: Principal) -> ClientStats:
         return ClientStats(clients=())

@@ -85,7 +85,7 @@ def test_without_admin_neither_jobs_nor_conversations_of_the_engine_are_told() -
     branches = tuple(filled(BranchReport, tokens=9, private=private) for private in (False, True))
     caches = tuple(filled(CacheReport, name=name, conversations=9, branches=branches) for name in POOLS)
     tickets = tuple(filled(TicketReport, ticket=at, codex=codex) for at, codex in enumerate(("work", "work~1001", "")))
-    found = EngineWork(weight_bytes=1, tickets=tickets, caches=caches)
+    found = EngineWork(weight_bytes=1, prompt_tokens=0, tickets=tickets, caches=caches)
     told = visible.work(GUEST, found)
     assert told.tickets == ()
     assert [(one.name, one.conversations, one.branches) for one in told.caches] == [
