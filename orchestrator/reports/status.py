@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +58,7 @@ from orchestrator.wire.status import (
 
 NO_DRIVER = "NVML Shared Library Not Found"  # a machine without a GPU has nothing wrong with it
 EVENT_CLOCK_S = 0.5
+LOOK_S = EVENT_CLOCK_S / 10  # that a look may be old
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class About:
     losses: KvLosses
     plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
+    looks: "SharedLooks" = field(default_factory=lambda: SharedLooks())
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
         outlook, snapshot = self.machine.outlook, self.client.snapshot
@@ -179,13 +181,15 @@ class About:
 
     async def events(self, over: asyncio.Event) -> AsyncIterator[ReplyShape]:
         """What changes from now on, looked at twice a second, until it is over; the first event is how things stand."""
-        before = self._now()
+        clock = asyncio.get_running_loop().time
+        last, before = self.looks.after(clock(), clock(), self._now)
         yield before
         while not over.is_set():
-            await asyncio.sleep(EVENT_CLOCK_S)
-            after = self._now()
-            for event in events_between(before, after):
-                yield event
+            await asyncio.sleep(EVENT_CLOCK_S - clock() % EVENT_CLOCK_S)  # all wake at once, and one looks for all
+            last, after = self.looks.after(last, clock(), self._now)
+            if after is not before:
+                for event in events_between(before, after):
+                    yield event
             before = after
 
     def _now(self) -> NowEvent:
@@ -204,6 +208,20 @@ class About:
             evicted_segments=int(counted.get("tier_disk_evicted", 0)),
             away=self.away(),
         )
+
+
+class SharedLooks:
+    """One look serves all who follow events at about the same moment: two dozen dashboards look as often as one does."""
+
+    def __init__(self) -> None:
+        self._at = float("-inf")
+        self._found: NowEvent | None = None
+
+    def after(self, last: float, moment: float, look: Callable[[], NowEvent]) -> tuple[float, NowEvent]:
+        """A look made after `last` and at most LOOK_S before `moment`, and when it was; seconds of one clock."""
+        if self._found is None or self._at <= last or moment - self._at > LOOK_S:
+            self._at, self._found = moment, look()
+        return self._at, self._found
 
 
 def model_report(model: ModelFile, window: int | None) -> RunningModel:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.wire_shapes import filled
 
-from orchestrator.reports.status import events_between
+from orchestrator.reports.status import LOOK_S, SharedLooks, events_between
 from orchestrator.wire.status import NowEvent, PrefillReport
 
 FLOOR = PrefillReport(floor="5ab1", codex="demo", tier="map", generation=2, done=512, total=4000)
@@ -73,3 +73,17 @@ def test_a_pool_is_told_by_its_codex_and_identity():
 
 def test_a_restarted_engine_counts_from_nothing_and_that_is_no_eviction():
     assert told(changed(evicted_tokens=300), CALM) == []
+
+
+def test_one_look_serves_all_who_look_at_about_the_same_moment():
+    looks, seen = SharedLooks(), []
+    first = looks.after(9.5, 10.0, lambda: seen.append(1) or CALM)
+    assert first == looks.after(9.7, 10.0 + LOOK_S / 2, lambda: seen.append(2) or CALM) == (10.0, CALM)
+    assert seen == [1]
+
+
+def test_nobody_is_shown_what_was_so_at_or_before_his_own_last_look_or_long_ago():
+    looks, later = SharedLooks(), changed(level="high")
+    last, _ = looks.after(9.5, 10.0, lambda: CALM)
+    assert looks.after(last, 10.0 + LOOK_S / 2, lambda: later) == (10.0 + LOOK_S / 2, later)
+    assert looks.after(0.0, 20.0, lambda: CALM) == (20.0, CALM)
