@@ -1,9 +1,10 @@
 """`lore serve` and `lore service`: the daemon in the foreground, and as a service of systemd."""
 
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,14 +14,18 @@ import typer
 from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import note, result, result_json
+from orchestrator.cli.purge import insist
+from orchestrator.cli.terminal import note, result, result_json, size, table
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
+    from orchestrator.settings import Paths
     from orchestrator.systemd import Unit, UnitPlace
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
 User = Annotated[bool, given.option("--user/--system", "your own service, or the machine's")]
+Purge = Annotated[bool, given.option("--purge", "delete its data, cache and models as well, after asking")]
+Yes = Annotated[bool, given.option("--yes", "with --purge: do not ask")]
 Tcp = Annotated[str | None, given.option("--tcp HOST:PORT", "listen there as well, for holders of tokens")]
 Model = Annotated[
     str | None,
@@ -72,13 +77,66 @@ def install(user: User = True, as_json: given.Json = False) -> None:
 
 
 @app.command()
-def uninstall(user: User = True, as_json: given.Json = False) -> None:
-    """Stops the service and removes the units. Data stays."""
+def uninstall(user: User = True, purge: Purge = False, yes: Yes = False, as_json: given.Json = False) -> None:
+    """Stops the service and removes the units. Data stays, unless --purge is given; the configuration stays in any case."""
     from orchestrator import systemd
 
-    _, complaints = changed(systemd.uninstall, user=user, as_json=as_json)
+    paths = paths_of(user=user)
+    folders = [folder for folder in data_folders(paths) if os.path.lexists(folder)] if purge else []
+    if folders:
+        note(table(("to be deleted", "size"), [(str(folder), size(bytes_in(folder))) for folder in folders]))
+        insist("delete conversations, memories, codices, traces, checkpoints and models for good?", yes=yes)
+    files, complaints = changed(systemd.uninstall, user=user, as_json=False)
+    if folders:
+        delete(folders, paths)
+    if as_json:
+        result_json({"files": files, "todo": complaints, "purged": [str(folder) for folder in folders]})
+        raise typer.Exit(faults.FAILED if complaints else faults.OK)
     complete(complaints, "the units are removed, but systemd could not be told")
-    note("removed")
+    note(f"removed; {paths.config} stays" if purge else "removed")
+
+
+def paths_of(*, user: bool) -> "Paths":
+    """The folders of the user's daemon, or of the system's, which are those of its unit."""
+    from orchestrator.settings import Paths
+
+    named = {"STATE_DIRECTORY": "/var/lib", "CACHE_DIRECTORY": "/var/cache", "CONFIGURATION_DIRECTORY": "/etc"}
+    return local.paths() if user else Paths.of({name: f"{folder}/lorekeep" for name, folder in named.items()})
+
+
+def data_folders(paths: "Paths") -> list[Path]:
+    """What the daemon has written, but for its configuration; systemd has one folder for data and state."""
+    return list(dict.fromkeys((paths.data, paths.state, paths.cache)))
+
+
+def bytes_in(folder: Path) -> int:
+    """Of the files in it; a link counts as itself."""
+    found = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                found += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - tens of thousands
+    return found
+
+
+def delete(folders: Sequence[Path], paths: "Paths") -> None:
+    """For good. A link goes, and what it leads to stays. Raises Failure while a daemon uses them, and for what stays."""
+    from orchestrator.instance import daemon_of
+
+    if other := daemon_of(paths):
+        raise Failure(
+            faults.FAILED,
+            f"the units are removed and nothing was deleted: {other} still uses {paths.data}",
+            f"end it (kill {other.pid}), then: lore service uninstall --purge",
+        )
+    for folder in folders:
+        try:
+            folder.unlink() if folder.is_symlink() else shutil.rmtree(folder)
+        except OSError as error:
+            hint = "rights: sudo rm -r of the folder named; then the same command again for the others"
+            raise Failure(
+                faults.FAILED, f"{folder} is deleted in part: {error.filename}: {error.strerror}", hint
+            ) from error
 
 
 @app.command()
