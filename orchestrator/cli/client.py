@@ -56,9 +56,11 @@ class Event:
 
 
 class Daemon:
-    """One daemon, for one command. `socket` is the option's value. Raises Failure where no daemon listens."""
+    """One daemon, for one command. `socket` is the option's value; `quiet`: whoever asks tells of versions that differ in
+    its own way. Raises Failure where no daemon listens."""
 
-    def __init__(self, socket: str | None) -> None:
+    def __init__(self, socket: str | None, *, quiet: bool = False) -> None:
+        self._quiet = quiet
         self.connection = connected(candidates(socket, os.environ))
         self._socket = self.connection.sock
 
@@ -125,7 +127,7 @@ class Daemon:
                 faults.UNREACHABLE, f"the daemon closed the connection: {error}", "`lore doctor` looks into it"
             ) from error
         version = response.headers.get(HEADER, "")
-        if version and version != VERSION:
+        if version and version != VERSION and not self._quiet:
             note(f"lore is version {VERSION}, the daemon {version}: restart the daemon (lore serve)")
         return response
 

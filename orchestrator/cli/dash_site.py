@@ -1,7 +1,7 @@
 """What `lore dash` serves: the page, pictures of now, and turns and memories as the daemon has them.
 
-    browser ──HTTP, token──▶ loopback ──▶ Site ──▶ Live ◀── look, whenever the daemon's events or a few seconds say so
-                                           └─────▶ client   one request of the daemon's for each of the page's
+    browser ──HTTP, token──▶ loopback ──▶ Site ──▶ Live ◀── Feed   that of `lore top`: pictures when something changed
+                                           └─────▶ client         one request of the daemon's for each of the page's
 
 It only shows: nothing that the page can ask for changes anything. Of the daemon nothing is asked while no page listens. A
 page that reads slowly misses pictures, and gets the newest. Where the daemon is away a shot says so, and the next one
@@ -24,8 +24,11 @@ from urllib.parse import unquote, urlencode
 from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.loopback import Loopback, PageAnswer, PageRequest, Stream
 from orchestrator.cli.terminal import note, result
+from orchestrator.cli.top import Known
+from orchestrator.cli.top_feed import Feed
 from orchestrator.wire import faults
-from orchestrator.wire.picture import Replies, files_of, picture
+from orchestrator.wire.picture import files_of
+from orchestrator.wire.places import VERSION
 
 PAGE = Path(__file__).with_name("dash.html")
 TOKEN_BYTES, NONCE_BYTES = 24, 16
@@ -35,11 +38,7 @@ POLICY = (
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 STATUSES = {faults.UNREACHABLE: 503, faults.NOT_FOUND: 404, faults.NOT_PERMITTED: 403, faults.USAGE: 400}
-LOOK_S = 3.0  # between two looks where the daemon tells nothing
-REST_S = 0.3  # between two looks, whatever it tells
-AGAIN_S = 1.0  # until an absent daemon is looked for again
 ALIVE_S = 15.0  # between two signs of life to a page: one that has left is noticed by them
-QUESTIONS = 12
 
 Shot = Mapping[str, Any]
 T = TypeVar("T")
@@ -96,23 +95,20 @@ class Site:
 
 
 class Live:
-    """Of the daemon at `socket`. For one event loop."""
+    """What the daemon at `socket` does now, for all pages that listen. For one event loop."""
 
     def __init__(self, socket: str | None) -> None:
         self._socket = socket
-        self._traces: dict[str, Any] = {}  # by their id; what they tell changes no more
         self._shot: Shot = {}
         self._number = 0
         self._new = asyncio.Condition()
-        self._stirred = asyncio.Event()
         self._listeners = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._feed: Feed | None = None
 
     async def shots(self) -> AsyncIterator[bytes]:
         """Server-sent events: the newest shot, then each that differs."""
         self._listeners += 1
-        if self._looking is None:
-            self._looking = asyncio.ensure_future(self._look_on())
+        self._feed = self._feed or self._begun()
         seen = 0
         try:
             while True:
@@ -124,22 +120,21 @@ class Live:
                 seen = self._number
         finally:
             self._listeners -= 1
-            if not self._listeners and self._looking:
-                self._looking.cancel()
-                self._looking = None
+            if not self._listeners and self._feed:
+                self._feed.stop()
+                self._feed = None
 
-    async def _look_on(self) -> None:
-        following = asyncio.ensure_future(self._follow())
-        try:
-            while True:
-                self._stirred.clear()
-                await self._publish(await in_thread(self._look))
-                await asyncio.sleep(REST_S)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._stirred.wait()
-        finally:
-            following.cancel()
+    def _begun(self) -> Feed:
+        loop = asyncio.get_running_loop()
+
+        def tell(known: Known | Failure) -> None:
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                asyncio.run_coroutine_threadsafe(self._publish(shot_of(known)), loop)
+
+        feed = Feed(self._socket, Known(), tell)
+        feed.start()
+        feed.refresh()
+        return feed
 
     async def _publish(self, shot: Shot) -> None:
         if shot != self._shot or not self._number:
@@ -147,50 +142,6 @@ class Live:
                 self._shot = shot
                 self._number += 1
                 self._new.notify_all()
-
-    async def _follow(self) -> None:
-        """Has a look taken with each event of the daemon's."""
-        loop = asyncio.get_running_loop()
-        while True:
-            with suppress(Failure):
-                daemon = await in_thread(partial(Daemon, self._socket))
-                try:
-                    await in_thread(partial(self._stir, daemon, loop))
-                finally:
-                    daemon.leave()
-            await asyncio.sleep(AGAIN_S)
-            self._stirred.set()
-
-    def _stir(self, daemon: Daemon, loop: asyncio.AbstractEventLoop) -> None:
-        for _ in daemon.stream("/v1/events", method="GET"):
-            loop.call_soon_threadsafe(self._stirred.set)
-
-    def _look(self) -> Shot:
-        try:
-            daemon = Daemon(self._socket)
-        except Failure as failure:
-            return away(failure)
-        try:
-            return {"picture": asdict(picture(self._replies(daemon)))}
-        except Failure as failure:
-            return away(failure)
-        except (LookupError, TypeError, AttributeError, ValueError, HTTPException) as error:
-            return away(not_ours(error))
-        finally:
-            daemon.connection.close()
-
-    def _replies(self, daemon: Daemon) -> Replies:
-        status = daemon.call("GET", "/v1/status")
-        rows = (permitted(daemon, f"/v1/traces?n={QUESTIONS}") or {"traces": ()})["traces"]
-        known = {row["id"]: self._traces.get(row["id"]) or permitted(daemon, f"/v1/traces/{row['id']}") for row in rows}
-        self._traces = {name: found for name, found in known.items() if found}
-        return Replies(
-            status=status,
-            engine=permitted(daemon, "/v1/engine"),
-            cache=permitted(daemon, "/v1/stats/cache"),
-            traces=[found["trace"] for found in self._traces.values()],
-            files=None,
-        )
 
 
 # ---- the daemon, asked from threads ----------------------------------------------------------------------------------
@@ -217,7 +168,7 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def told_of(socket: str | None, route: str) -> Any:
     """Raises Failure."""
-    daemon = Daemon(socket)
+    daemon = Daemon(socket, quiet=True)
     try:
         return daemon.call("GET", route)
     except HTTPException as error:
@@ -226,23 +177,9 @@ def told_of(socket: str | None, route: str) -> Any:
         daemon.connection.close()
 
 
-def permitted(daemon: Daemon, route: str) -> Any:
-    """The reply; None where the user's sigil does not permit it, or a daemon of another version has no such route."""
-    try:
-        return daemon.call("GET", route)
-    except Failure as failure:
-        if failure.status in (faults.NOT_PERMITTED, faults.NOT_FOUND, faults.USAGE):
-            return None
-        raise
-
-
 def not_ours(error: Exception) -> Failure:
     """What an answer is that cannot be read: of a daemon of another version, or of one that ended in the middle of it."""
     return Failure(faults.FAILED, f"the daemon's answer cannot be used ({error!r})", "`lore doctor` looks into it")
-
-
-def away(failure: Failure) -> Shot:
-    return {"away": failure.message, "hint": failure.hint}
 
 
 # ---- answers; pure but for the nonce ---------------------------------------------------------------------------------
@@ -267,6 +204,13 @@ def problem(failure: Failure) -> PageAnswer:
 
 def as_json(status: int, value: Any) -> PageAnswer:
     return PageAnswer(status, json.dumps(value).encode(), "application/json")
+
+
+def shot_of(known: Known | Failure) -> Shot:
+    """`lore`: this command's version, for a page that sees the daemon's."""
+    if isinstance(known, Failure):
+        return {"away": known.message, "hint": known.hint}
+    return {"picture": asdict(known.picture), "lore": VERSION}
 
 
 def event(shot: Shot) -> bytes:

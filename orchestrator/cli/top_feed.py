@@ -53,7 +53,7 @@ class Feed:
 
     def _daemon(self, use: str) -> Daemon:
         """A new connection. Raises Failure, also when nothing is wanted of it any more."""
-        daemon = self._open[use] = Daemon(self._socket)
+        daemon = self._open[use] = Daemon(self._socket, quiet=True)
         if self._stopped.is_set():  # `stop` did not see it
             daemon.leave()
         return daemon

@@ -163,6 +163,7 @@ def test_text_of_code_questions_and_memories_is_never_html(page, house):
     assert page.value(f"[...document.body.querySelectorAll({json.dumps(ACTIVE)})].length") == 1  # the page's own script
     house.json("memory", "forget", added["id"], "--yes")
     assert house.lore("codex", "drop", "hostile", "--json").returncode == 0
+    page.seen("!document.querySelector('#card-codices').innerText.includes('hostile')")
 
 
 def test_the_page_cannot_write_html_nor_reach_elsewhere(browser, address):
@@ -178,9 +179,9 @@ def test_the_page_cannot_write_html_nor_reach_elsewhere(browser, address):
 
 
 def test_all_is_reached_by_keys_alone(page, house):
-    ask(house, "walrus")
-    page.says(question("walrus"), "#card-questions li:first-child")
+    trace = ask(house, "walrus")["lore"]["trace"]
     page.press("2")
+    page.seen(f"document.querySelector('#turn-list li:first-child [data-id=\"{trace}\"]')")
     page.press("j")
     assert page.value("document.activeElement.matches('#turn-list li:first-child .row')")
     page.press("j")

@@ -162,10 +162,15 @@ class Page:
         ]
 
     def faults(self) -> list[str]:
-        """Exceptions that nothing caught, and what the console has as an error, refusals of the policy among them."""
+        """Exceptions that nothing caught, and what the console has as an error, refusals of the policy among them. Not the
+        status of a request: what that means is the page's to say."""
         thrown = [str(one["params"]["exceptionDetails"]) for one in self.events("Runtime.exceptionThrown")]
         entries = [one["params"]["entry"] for one in self.events("Log.entryAdded")]
-        return thrown + [f"{one['text']} {one.get('url', '')}" for one in entries if one["level"] == "error"]
+        return thrown + [
+            f"{one['text']} {one.get('url', '')}"
+            for one in entries
+            if one["level"] == "error" and one["source"] != "network"
+        ]
 
     def close(self) -> None:
         self._browser.call("Target.closeTarget", targetId=self._target)
