@@ -1,8 +1,8 @@
 """Files that a client has read with its own rights and sent: a tree of which no path is opened.
 
-    sent/KEY/offer.json     the files that the client has, by name and digest; it may wait for some of their bytes
-    sent/KEY/tree.json      the last offer of which all bytes are here: what a load reads
-    sent/KEY/files/SHA256   the bytes
+    sent/UID-KEY/offer.json   the files that the client has, by name and digest; it may wait for some of their bytes
+    sent/UID-KEY/tree.json    the last offer of which all bytes are here: what a load reads
+    sent/UID-KEY/files/SHA256 the bytes
 
 A client's names are data. What is opened is named by KEY, a hash of the codex's name, and by digests that were checked.
 """
@@ -26,6 +26,7 @@ from codex.trees.port import CandidateFile, FileBytes, Scan, Skipped, TreeState
 
 SENT = "sent"
 MOST_BYTES = 2 << 30  # of one codex: a hundred times what the largest window holds
+MOST_OF_USER = 8 << 30  # of all codices of one user: nobody fills the disk of all
 LONGEST_NAME = 4096  # bytes, as the kernel has it for a path
 MOST_SKIPPED = 1_000_000
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -63,6 +64,9 @@ class SentFiles:
         """Keeps it, and gives the digests of which the bytes are not here. Raises SourceError for what cannot be taken."""
         check(given, self._walk)
         place = place_of(self._folder, codex)
+        beside = sum(held(other) for other in self._folder.glob(f"{owner_of(codex)}-*") if other != place)
+        if beside + sum(one.size for one in given.files) > MOST_OF_USER:
+            raise SourceError(f"your codices would have more than {MOST_OF_USER:,} bytes; lore codex drop one of them")
         (place / "files").mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(place / "offer.json", json.dumps(asdict(given)).encode())
         return missing(place, given)
@@ -145,7 +149,18 @@ class SentTree:
 
 
 def place_of(folder: Path, codex: str) -> Path:
-    return folder / hashlib.sha256(codex.encode()).hexdigest()[:32]
+    return folder / f"{owner_of(codex)}-{hashlib.sha256(codex.encode()).hexdigest()[:32]}"
+
+
+def owner_of(codex: str) -> int:
+    """The user whose codex it is, by its name; -1: the daemon's."""
+    return int(codex.partition("~")[2] or -1)
+
+
+def held(place: Path) -> int:
+    """Bytes that were sent, and those that were offered and may still come."""
+    offered = (place / "offer.json", place / "tree.json")
+    return max((sum(one.size for one in _read_offer(file).files) for file in offered if file.exists()), default=0)
 
 
 def frame(digest: str, raw: bytes) -> bytes:

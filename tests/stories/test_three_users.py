@@ -116,6 +116,7 @@ def test_what_is_shared_is_answered_to_both_and_its_floor_is_computed_once(house
     assert all("777888" in one["answer"] for one in found)
     floors = [sum(block["cached"] for block in one["lore"]["blocks"][:2]) for one in found]
     assert floors[0] == floors[1] > 0
+    assert sum(block["cached"] for block in found[1]["lore"]["blocks"][2:]) == 0, "the rest of BEA's prompt is hers"
     assert house.reply(BEA, "DELETE", "/v1/codices/common")[0] == 403
 
 
@@ -124,6 +125,19 @@ def test_an_edit_sends_the_file_that_changed(house):
     done = house.of(BEA, "load", house.home(BEA) / "work", "--wait")
     assert (done.returncode, "sent to the daemon: 1 file\n" in done.stderr) == (0, True), done.stderr
     assert "246810" in house.json_of(BEA, "ask", "-c", "work", question("almond"))["answer"]
+
+
+def test_who_follows_sends_what_changes_while_the_command_runs(house):
+    with house.begun_of(BEA, "load", house.home(BEA) / "work", "--watch") as command:
+        assert until(command, "following changes")
+        give(write_vault(house.home(BEA) / "work", "cashew", "135791"), BEA)
+        assert until(command, "sent 1 changed file")
+    assert "135791" in house.json_of(BEA, "ask", "-c", "work", question("cashew"))["answer"]
+
+
+def until(command, words):
+    """The line of its standard error that has these words."""
+    return next((line for line in command.stderr if words in line), "")
 
 
 def test_a_link_to_another_users_file_is_not_followed(house):

@@ -78,19 +78,29 @@ class UsersDaemon(PrivateDaemon):
         return super().launch(options, extra)
 
     def of(self, uid: int, *arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-        """A `lore` command of a user, who has a home of their own."""
+        """A `lore` command of a user, who has a home of their own; to its end."""
+        with self.begun_of(uid, *arguments) as command:
+            out, err = command.communicate(timeout=100)
+        return subprocess.CompletedProcess(command.args, command.returncode, out, err)
+
+    @contextmanager
+    def begun_of(self, uid: int, *arguments: str | Path) -> "Iterator[subprocess.Popen[str]]":
+        """The same while it runs; it is ended behind the block."""
         home = self.home(uid)
         kept = {name: value for name, value in self.environment.items() if not name.startswith(("XDG_", "LORE_MODEL"))}
-        return subprocess.run(
+        with subprocess.Popen(
             as_user(uid, [str(LORE), *map(str, arguments)]),
             env={**kept, "HOME": str(home), RULES: str(home / "rules")},
             cwd=home,
-            capture_output=True,
-            text=True,
             stdin=subprocess.DEVNULL,
-            timeout=100,
-            check=False,
-        )
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as command:
+            try:
+                yield command
+            finally:
+                command.kill()
 
     def json_of(self, uid: int, *arguments: str | Path) -> Any:
         """The object that the command prints, the last one where it streams lines. It must end with 0."""
