@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.small_disk import small_disk
 
 from codex.library import Library
 from codex.trees.opening import LoadSpec
 from governor.driver import Driver, GpuProcess
-from orchestrator.reports import surroundings
+from orchestrator.reports import findings, surroundings
 from orchestrator.reports.surroundings import Kernel, known_server
 
 HERE = Kernel()
@@ -114,6 +115,14 @@ def test_a_disk_that_takes_nothing_says_why(tmp_path):
     assert done.stdout.strip() == "File too large"
     assert surroundings.timed(tmp_path / "none").fault == "No such file or directory"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_finding_and_no_fault_of_the_doctor(tmp_path):
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        rate = surroundings.timed(disk)
+        assert rate.fault == "No space left on device"
+        assert findings.speed(rate, None).fix.startswith("make room")
+        assert list(disk.iterdir()) == []
 
 
 def test_what_is_open_counts_as_far_as_others_can_come(tmp_path):
