@@ -127,6 +127,7 @@ class Talk:
         self.last: dict[str, Any] = {}  # the lore object of the last answer
         self._plain = plain
         self._as_json = as_json
+        self._page = note if as_json else result  # of a command: JSON stays JSON
         self._said: list[dict[str, str]] = []  # of a private conversation, which no session holds
         self._attachments = [attached(file) for file in options.files or ()]
         for attachment in self._attachments:
@@ -158,10 +159,10 @@ class Talk:
             "/files": self._files,
             "/good": lambda why: self._vote("up", why),
             "/bad": lambda why: self._vote("down", why),
-            "/why": lambda _: result(why(self._answered())),
+            "/why": lambda _: self._page(why(self._answered())),
             "/codex": self._codex,
             "/session": self._session,
-            "/help": lambda _: result(help_page(COMMANDS)),
+            "/help": lambda _: self._page(help_page(COMMANDS)),
             "/quit": lambda _: self._leave(),
         }
 
@@ -202,14 +203,14 @@ class Talk:
     def _plan(self, text: str) -> None:
         if not text:
             raise Failure(faults.USAGE, "nothing to plan", "/plan TEXT")
-        result(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text))))
+        self._page(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text))))
 
     def _files(self, _: str) -> None:
         lore = self._answered()
         name = (lore.get("codex") or {}).get("name")
         files = Daemon(self.socket).call("GET", f"/v1/codices/{route_part(name)}/files?n=10000") if name else None
         trace = self._trace(lore)
-        result(in_context(lore, files, trace))
+        self._page(in_context(lore, files, trace))
 
     def _trace(self, lore: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if not lore.get("trace"):
@@ -230,7 +231,7 @@ class Talk:
         names = [one["name"] for one in self.codices()]
         current = self._current()
         if not name:
-            result("\n".join(f"{'*' if one == current else ' '} {one}" for one in [*names, "none"]))
+            self._page("\n".join(f"{'*' if one == current else ' '} {one}" for one in [*names, "none"]))
             return
         if name not in (*names, "none"):
             raise Failure(faults.NOT_FOUND, f"no codex named {name!r}", "/codex shows what there is")
@@ -250,7 +251,7 @@ class Talk:
     def _session(self, name: str) -> None:
         current = self.options.session
         if not name:
-            result(current or "none yet; the next question begins one")
+            self._page(current or "none yet; the next question begins one")
             return
         if self.options.private:
             raise Failure(faults.USAGE, "a private conversation has no session", "leave --private out")
@@ -319,7 +320,9 @@ class Early:
 
     def _compute(self, text: str) -> None:
         options = replace(self.talk.options, private=True, no_wait=True, max_tokens=1)
-        with suppress(Failure):  # the question itself says what is wrong
+        from http.client import HTTPException
+
+        with suppress(Failure, HTTPException, OSError):  # stopped; or the question itself says what is wrong
             self.running = Daemon(self.talk.socket)
             self.running.call("POST", ROUTE, self.talk.body(text.strip(), options))
 

@@ -8,8 +8,10 @@ its end there alone, for rows that scrolled away cannot be erased.
 
 import os
 import sys
+import threading
 import unicodedata
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Protocol
 
 from orchestrator.cli.pieces import Cutter, Kind, Piece, parted
@@ -93,6 +95,8 @@ class Rendered:
     """As Markdown, on a terminal that can move its cursor."""
 
     def __init__(self, link: Link) -> None:
+        # While the daemon computes the prompt: rich takes 0.2 s of a processor, which the first piece would wait for.
+        threading.Thread(target=import_module, args=("orchestrator.cli.markdown",), daemon=True).start()
         self._link = link
         self._pieces = Cutter()
         self._thoughts = Thoughts()

@@ -1,13 +1,15 @@
 """What holds for any answer that is shown on a terminal."""
 
+import io
 import re
+from contextlib import redirect_stdout
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli.markdown import Page
 from orchestrator.cli.pieces import Cutter, Piece, parted
-from orchestrator.cli.showing import OpenRows
+from orchestrator.cli.showing import VISIBLE, OpenRows, Rendered
 
 MARKS = [
     "```",
@@ -121,7 +123,28 @@ def test_the_rows_of_an_open_block_are_those_of_the_screen(deltas, columns, heig
     assert screen.lines == [""]
 
 
+@given(ANSWERS, st.sampled_from([8, 20, 80]))
+def test_no_letter_of_an_answer_is_lost(text, columns):
+    shown = iter(printed(text, columns=columns, coloured=False))
+    assert [one for one in text if one.isalnum() and one not in shown] == []
+
+
+@given(ANSWERS, st.lists(st.integers(0, 10_000), max_size=8))
+def test_a_terminal_ends_with_the_same_lines_however_an_answer_came(text, cuts):
+    screen = Screen(80)
+    with redirect_stdout(io.StringIO()) as terminal:
+        view, at = Rendered(lambda _: None), 0
+        for cut in [*sorted(cut % (len(text) + 1) for cut in cuts), len(text)]:
+            view.text(text[at:cut])
+            at = cut
+        view.end()
+    screen.write(terminal.getvalue())
+    assert screen.lines == printed(text.translate(VISIBLE), coloured=False).split("\n")
+
+
 class Screen:
+    """Rows that a terminal has, all of them; what goes up may not go beyond its 24."""
+
     def __init__(self, columns: int) -> None:
         self.columns, self.lines, self.row = columns, [""], 0
 
@@ -130,10 +153,11 @@ class Screen:
             if part == "\n":
                 self.row += 1
                 self.lines.append("")
-            elif part.endswith("A"):
+            elif part.endswith("A") and len(part) > 1:
+                assert int(part[2:-1]) < 24
                 self.row -= int(part[2:-1])
                 assert self.row >= 0
             elif part == "\x1b[J":
                 self.lines = [*self.lines[: self.row], ""]
-            else:
+            elif part != "\r":
                 self.lines[self.row] += part

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import subprocess
 
 import pytest
 from private_daemon import LORE
@@ -148,3 +149,26 @@ def test_a_command_that_fails_ends_a_script_with_its_status(house):
     assert done.returncode == 5
     assert "nothing is answered yet" in done.stderr
     assert house.lore("chat", "-c", "nowhere", input="x\n").returncode == 5
+
+
+def test_who_reads_no_more_ends_it_quietly(house):
+    script = (
+        f"yes {question('zebra')!r} | {LORE} chat --max-tokens 10 --private 2>&1 | head -n 1; echo ${{PIPESTATUS[1]}}"
+    )
+    done = subprocess.run(["bash", "-c", script], env=house.environment, capture_output=True, text=True, check=True)
+    answer, status = done.stdout.splitlines()
+    assert "4815162" in answer
+    assert status == "141"
+    assert done.stderr == ""
+
+
+def test_an_answer_on_a_terminal_is_markdown_with_links_and_plain_where_that_is_asked_for(house):
+    ask = (LORE, "ask", "--max-tokens", "60", question("zebra"))
+    with terminal(*ask, environment=house.environment) as seen:
+        assert "4815162" in seen.rest()
+    place = (house.folder / "vaults" / "zebra.py").as_uri()
+    assert f"\x1b]8;;{place}\x1b\\zebra.py:3\x1b]8;;\x1b\\" in seen.said.decode()
+    piped = house.lore(*ask[1:]).stdout
+    with terminal(*ask, "--plain", environment=house.environment) as seen:
+        assert piped in seen.rest().replace("\r", "")
+    assert b"\x1b[J" not in seen.said
