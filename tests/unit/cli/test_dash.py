@@ -1,0 +1,80 @@
+"""What the page of `lore dash` may ask for, and what it is told where there is nothing to tell."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from orchestrator.cli.dash_site import Site
+from orchestrator.cli.loopback import PageRequest, Stream
+from orchestrator.wire.places import VERSION
+
+
+def told(folder, *parts, **query):
+    """Status, value and headers."""
+    answer = asyncio.run(Site(str(folder / "lore.sock")).answer(PageRequest(parts, query)))
+    value = json.loads(answer.body) if answer.kind == "application/json" else answer.body.decode()
+    return answer.status, value, answer.headers
+
+
+def first_shot(folder):
+    async def first():
+        stream = await Site(str(folder / "lore.sock")).answer(PageRequest(("live",), {}))
+        assert isinstance(stream, Stream)
+        chunk = await anext(stream.chunks)
+        await stream.chunks.aclose()
+        return json.loads(chunk.removeprefix(b"data: "))
+
+    return asyncio.run(first())
+
+
+def test_each_page_has_one_script_and_one_style_with_a_nonce_of_its_own(folder):
+    nonces = []
+    for _ in range(2):
+        _, text, headers = told(folder, "")
+        (nonce,) = set(re.findall(r'nonce="([^"]+)"', text))
+        assert text.count(f'nonce="{nonce}"') == text.count("<script") + text.count("<style") == 2
+        assert f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'" in headers["Content-Security-Policy"]
+        nonces.append(nonce)
+    assert nonces[0] != nonces[1]
+
+
+def test_the_page_has_neither_foreign_addresses_nor_a_way_to_write_html(folder):
+    _, text, _ = told(folder, "")
+    assert set(re.findall(r"https?://[^\s\"'`]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|srcdoc|DOMParser", text)
+
+
+def test_turns_and_memories_come_as_the_daemon_has_them(lorekeep, folder):
+    assert told(folder, "traces", n="5")[:2] == (200, {"traces": []})
+    assert told(folder, "memories")[0] == 200
+    assert told(folder, "traces", n="0")[0] == 400
+    assert told(folder, "traces", "zzz")[0] == 404
+    shot = first_shot(folder)
+    assert (shot["lore"], shot["picture"]["version"]) == (VERSION, VERSION)
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "%2e%2e", "..%2f..%2fmetrics", "a%2fb"])
+def test_no_name_leads_to_another_route_of_the_daemon(lorekeep, folder, name):
+    for kind in ("traces", "memories", "files"):
+        assert told(folder, kind, name)[0] == 404
+    for parts in (("..", "v1", "status"), ("v1", "status"), ("traces", "a", "feedback"), ("live", "")):
+        assert told(folder, *parts)[0] == 404
+
+
+def test_without_a_daemon_it_is_said_what_starts_one(folder):
+    status, value, _ = told(folder, "traces")
+    assert (status, value["error"]["hint"]) == (503, "start one: lore serve")
+    shot = first_shot(folder)
+    assert "no daemon listens" in shot["away"]
+    assert shot["hint"] == "start one: lore serve"
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do(lore):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = lore("dash", "--port", str(taken.getsockname()[1]))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--port names another" in done.stderr
