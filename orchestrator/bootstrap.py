@@ -360,6 +360,7 @@ def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexPart
         host.governor,
         VERSION,
         partial(prefill_of, codices.residents, codices.floors),
+        codices.loads.reports,
         KvLosses(paths.data),
         plugins.words,
         gate.fault,

@@ -411,13 +411,21 @@ class Program:
 
     def codex_report(self, codex: CodexState) -> CodexReport:
         embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
-        more = {"identity": self.lifecycle.identity(codex), "embedding": embedding}
+        more = {
+            "identity": self.lifecycle.identity(codex),
+            "embedding": embedding,
+            "load": self.loads.report(codex.name),
+        }
         return self.reports.of(codex).model_copy(update=more)
 
     async def codices(self, principal: Principal) -> list[CodexReport]:
         codices = await self.lifecycle.readable(principal)
         states = [(codex, self.residents.get(codex.name)) for codex in codices]
-        return [self.codex_report(state) if state else self.reports.bare(codex) for codex, state in states]
+        return [self.codex_report(state) if state else self.bare_report(codex) for codex, state in states]
+
+    def bare_report(self, codex: Codex) -> CodexReport:
+        """Of one that is not built yet, or is being loaded for the first time."""
+        return self.reports.bare(codex).model_copy(update={"load": self.loads.report(codex.name)})
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
         name = await self.lifecycle.named(principal, name)

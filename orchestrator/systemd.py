@@ -5,6 +5,7 @@ reads /proc/driver), and memory that is written and then executed (ctypes callba
 """
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ ACCOUNT = "lorekeep"
 SYSUSERS = f'u {ACCOUNT} - "Lorekeep" /var/lib/lorekeep\n'
 FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
 RULES = "KF_RULE_CACHE_DIR"  # Kingfisher's own variable
+LINGER = ("loginctl", "enable-linger")  # of the user who says it
 DONE = ("Created symlink", "Removed ")  # systemctl says on stderr also what went well
 HARDENING = """\
 NoNewPrivileges=yes
@@ -155,6 +157,14 @@ def ran(*command: str) -> list[str]:
         return [f"{command[0]} is not here; later: {line}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return [f"{line}: {complaint(done.stderr) or f'exit status {done.returncode}'}"] if done.returncode else []
+
+
+def lingers() -> bool:
+    """Whether this user's services go on after the last logout. False where logind cannot be asked."""
+    if shutil.which("loginctl") is None:
+        return False
+    asking = ["loginctl", "show-user", str(os.getuid()), "--property=Linger", "--value"]
+    return subprocess.run(asking, capture_output=True, text=True, check=False).stdout.strip() == "yes"
 
 
 def linked(unit: Unit, link: Path | None) -> list[str]:

@@ -69,6 +69,7 @@ from orchestrator.wire.status import (
     EngineWork,
     EvictedEvent,
     LevelEvent,
+    LoadReportedEvent,
     NowEvent,
     PauseReply,
     PoolEvent,
@@ -377,10 +378,20 @@ async def resume(call: ApiCall) -> ResumeReply:
 @route(
     "GET",
     "/v1/events",
-    events=(NowEvent, LevelEvent, EngineStateEvent, AwayEvent, PoolEvent, EvictedEvent, PrefillEvent),
+    events=(
+        NowEvent,
+        LevelEvent,
+        EngineStateEvent,
+        AwayEvent,
+        PoolEvent,
+        EvictedEvent,
+        LoadReportedEvent,
+        PrefillEvent,
+    ),
 )
 async def events(call: ApiCall) -> EventStream:
-    """Levels, engine, pauses, pools, evictions and prefill as they change, as server-sent events; never ends by itself."""
+    """Levels, engine, pauses, pools, evictions, loads and prefill as they change, as server-sent events; never ends by
+    itself."""
     return await call.stream(following(call), silently=True)
 
 

@@ -15,7 +15,7 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Failure
 from orchestrator.cli.purge import insist
-from orchestrator.cli.terminal import note, result, result_json, size, table
+from orchestrator.cli.terminal import is_terminal, note, result, result_json, size, table
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Model = Annotated[
     given.option("--model MODEL", "a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
 ]
 
+LINGER_HINT = "ask who administers this machine: sudo loginctl enable-linger USER"
 NEXT = """\
 next, as root:
   usermod -aG lorekeep USER        who may connect, from their next login on
@@ -63,7 +64,13 @@ def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = N
 
 @app.command()
 def install(user: User = True, as_json: given.Json = False) -> None:
-    """Writes the units and starts the socket: the first question starts the daemon."""
+    """Writes the units and starts the socket: the first question starts the daemon. On a terminal it offers to keep your
+    services running after you log out."""
+    set_up(user=user, as_json=as_json, may_ask=is_terminal(sys.stdin))
+
+
+def set_up(*, user: bool, may_ask: bool, as_json: bool = False) -> None:
+    """Raises Failure."""
     from orchestrator import systemd
 
     files, complaints = changed(systemd.install, user=user, as_json=as_json)
@@ -71,9 +78,23 @@ def install(user: User = True, as_json: given.Json = False) -> None:
         note(f"wrote {file}")
     complete(complaints, "the units are written, but not all else worked")
     if user:
-        note("to keep it running after you log out: loginctl enable-linger")
+        keep_running(may_ask=may_ask)
     else:
         note(NEXT)
+
+
+def keep_running(*, may_ask: bool) -> None:
+    """Offers what lets the user's services outlast a logout; says it where nobody may be asked. Raises Failure where it is
+    wanted and systemd refuses."""
+    from orchestrator import systemd
+
+    if systemd.lingers():
+        return
+    command = " ".join(systemd.LINGER)
+    if not may_ask or not typer.confirm(f"keep it running after you log out ({command})?", default=True, err=True):
+        note(f"it ends when you log out; to keep it running: {command}")
+    elif complaints := systemd.ran(*systemd.LINGER):
+        raise Failure(faults.FAILED, f"the units work, but end when you log out: {'; '.join(complaints)}", LINGER_HINT)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from orchestrator.wire.picture import (
     CacheLine,
     CodexLine,
     FileCost,
+    LoadLine,
     Picture,
     QuestionLine,
     TicketLine,
@@ -109,7 +110,14 @@ def codex_line(codex: CodexLine) -> Line:
     )
     floor = f"{codex.tier}, {count(codex.tokens)} tokens, {size(codex.kv_bytes)}" if codex.tier else "not built yet"
     told = listed(floor, plural(codex.files, "file") if codex.tier else "", codex.fresh)
-    return (codex.name, "bold"), (f"  {told}", ""), (f", {done}" if done else "", "computed")
+    doing = listed(done, loading(codex.load) if codex.load else "")
+    return (codex.name, "bold"), (f"  {told}", ""), (f", {doing}" if doing else "", "computed")
+
+
+def loading(load: LoadLine) -> str:
+    """`indexing files, 374 of 1,023, 4 s left`. Before a total is known: how many were found."""
+    far = f"{count(load.done)} of {count(load.total)}" if load.total else count(load.done) if load.done else ""
+    return listed(load.phase, far, f"{duration(load.left_s)} left" if load.left_s else "")
 
 
 def tree_lines(tree: CacheLine, columns: int) -> Iterator[Line]:

@@ -186,7 +186,7 @@ def ensure_daemon(socket: str | None, wanted: bool | None, *, yes: bool) -> None
         return
     if not is_wanted(socket, wanted, yes=yes):
         raise Failure(faults.UNREACHABLE, "no daemon runs", f"start one in another terminal: lore serve; {AGAIN}")
-    service.install(user=True)
+    service.set_up(user=True, may_ask=not yes and may_be_asked())
 
 
 def is_wanted(socket: str | None, wanted: bool | None, *, yes: bool) -> bool:

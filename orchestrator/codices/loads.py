@@ -62,7 +62,7 @@ from orchestrator.prompt.coverage import coverage_named, decide_coverage
 from orchestrator.service import LoadEvent, Principal
 from orchestrator.wire.names import OWNED, owned, owner_of, short
 from orchestrator.wire.places import PHASES, is_url
-from orchestrator.wire.replies import CodexReport, LoadedEvent, ProgressEvent
+from orchestrator.wire.replies import CodexReport, LoadedEvent, LoadReport, ProgressEvent
 from orchestrator.wire.requests import LoadBody
 
 T = TypeVar("T")
@@ -314,9 +314,14 @@ class RunningLoad:
     """Emits events to all who watch; the last is `loaded` or a fault. `cancelled` is for threads to look at: it is set
     once a person or the program wants it to end."""
 
-    def __init__(self, name: str, work: Callable[["RunningLoad"], Awaitable[None]], before: str = "") -> None:
+    def __init__(
+        self, name: str, work: Callable[["RunningLoad"], Awaitable[None]], before: str = "", number: int = 1
+    ) -> None:
         """Begins the work. `before`: why the last one of this name ended early."""
         self.name = name
+        self.reported = LoadReport(
+            codex=name, number=number, phase=None, done=0, total=0, rate=0.0, eta_s=None, ended=False, failed=""
+        )
         self._before = before
         self.cancelled = Event()
         self.latest: LoadEvent | None = None
@@ -345,7 +350,12 @@ class RunningLoad:
     def emit(self, event: LoadEvent) -> None:
         """To all who watch."""
         self.latest = event
+        if isinstance(event, ProgressEvent):
+            self._report(phase=event.phase, done=event.done, total=event.total, rate=event.rate, eta_s=event.eta_s)
         self._send(event)
+
+    def _report(self, **changed: object) -> None:
+        self.reported = self.reported.model_copy(update=changed)
 
     def report(self, progress: CodexProgress) -> None:
         self.emit(progress_event(progress, self.name))
@@ -442,6 +452,7 @@ class RunningLoad:
             )
             raise
         finally:
+            self._report(ended=True)
             self._send(None)
 
     def _ended(self) -> LoreError | None:
@@ -453,6 +464,7 @@ class RunningLoad:
     def _fail(self, fault: LoreError) -> None:
         # One that is refused because of others, such as whose name it is, says nothing of the codex that has it.
         self.failed = self._before if isinstance(fault, Conflict) else fault.message
+        self._report(failed=fault.message)
         self._send(fault)
 
     def _send(self, event: LoadEvent | LoreError | None) -> None:
@@ -465,12 +477,14 @@ class Loads:
 
     def __init__(self) -> None:
         self._last: dict[str, RunningLoad] = {}
+        self._begun = 0
         self._dropped: set[str] = set()  # they are being dropped
 
     def begin(self, name: str, work: Callable[[RunningLoad], Awaitable[None]]) -> RunningLoad:
         """Raises Conflict while a load of that name runs, or it is being dropped."""
         self._refuse_taken(name)
-        self._last[name] = load = RunningLoad(name, work, self.failed(name))
+        self._begun += 1
+        self._last[name] = load = RunningLoad(name, work, self.failed(name), self._begun)
         return load
 
     def find(self, name: str) -> RunningLoad | None:
@@ -497,6 +511,15 @@ class Loads:
     def names(self) -> list[str]:
         """What is being loaded now."""
         return [name for name, load in self._last.items() if load.running()]
+
+    def reports(self) -> tuple[LoadReport, ...]:
+        """The last load of each name; of a codex that was dropped none."""
+        return tuple(load.reported for load in self._last.values())
+
+    def report(self, name: str) -> LoadReport | None:
+        """None: no load of this name runs."""
+        load = self.find(name)
+        return load.reported if load is not None else None
 
     async def cancel(self, name: str) -> None:
         """Raises NotFound when nothing of that name is being loaded, Conflict when it just has been."""

@@ -27,7 +27,7 @@ from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, ModelReport, ModelRow
+from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, LoadReport, ModelReport, ModelRow
 from orchestrator.wire.status import (
     AwayEvent,
     AwayReport,
@@ -43,6 +43,7 @@ from orchestrator.wire.status import (
     GpuSensors,
     HostSensors,
     LevelEvent,
+    LoadReportedEvent,
     NowEvent,
     PoolEvent,
     PoolReport,
@@ -63,9 +64,9 @@ LOOK_S = EVENT_CLOCK_S / 10  # that a look may be old
 
 @dataclass(frozen=True)
 class About:
-    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `losses` what types of KV
-    change, as measured; `plugins` gives those that could not be used; `gate_fault`: why the rules of
-    relevance could not be."""
+    """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `loads` the last load of
+    each codex; `losses` what types of KV change, as measured; `plugins` gives those that could not be used; `gate_fault`:
+    why the rules of relevance could not be."""
 
     model: ModelFile
     machine: Machine
@@ -76,6 +77,7 @@ class About:
     governor: GovernorSettings
     version: str
     prefill: Callable[[str], PrefillReport | None]
+    loads: Callable[[], tuple[LoadReport, ...]]
     losses: KvLosses
     plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
@@ -207,6 +209,7 @@ class About:
             evicted_tokens=int(counted.get("evicted_tokens", 0)),
             evicted_segments=int(counted.get("tier_disk_evicted", 0)),
             away=self.away(),
+            loads=self.loads(),
         )
 
 
@@ -320,7 +323,7 @@ def prefill_of(codices: ResidentCodices, floors: Floors, floor: str) -> PrefillR
 
 
 def events_between(before: NowEvent, after: NowEvent) -> list[ReplyShape]:
-    """In the order of what concerns most: levels, the engine, pools, evictions, prefill."""
+    """In the order of what concerns most: levels, the engine, pools, evictions, loads, prefill."""
     events: list[ReplyShape] = []
     if (before.level, before.power) != (after.level, after.power):
         events.append(LevelEvent(event="level", level=after.level, power=after.power))
@@ -335,6 +338,7 @@ def events_between(before: NowEvent, after: NowEvent) -> list[ReplyShape]:
     segments = max(0, after.evicted_segments - before.evicted_segments)
     if tokens or segments:
         events.append(EvictedEvent(event="evicted", tokens=tokens, segments=segments))
+    events += [LoadReportedEvent(event="load", **dict(one)) for one in after.loads if one not in before.loads]
     if after.prefill is not None and (after.prefill, after.computed) != (before.prefill, before.computed):
         events.append(PrefillEvent(event="prefill", computed=after.computed, **dict(after.prefill)))
     return events

@@ -15,6 +15,7 @@ from orchestrator.wire.replies import ModelReport
 from orchestrator.wire.status import (
     BranchReport,
     EngineWork,
+    LoadReportedEvent,
     NowEvent,
     PoolEvent,
     PrefillEvent,
@@ -35,11 +36,13 @@ def status(principal: Principal, found: StatusReply) -> StatusReply:
 
 def event(principal: Principal, found: ReplyShape) -> ReplyShape | None:
     """None: it says nothing that the principal may know."""
-    if isinstance(found, PoolEvent | PrefillEvent):
+    if isinstance(found, PoolEvent | PrefillEvent | LoadReportedEvent):
         return found if reads(principal, found.codex) else None
     if isinstance(found, NowEvent):
         pools = tuple(one for one in found.pools if reads(principal, pool_parts(one)[2]))
-        return found.model_copy(update={"pools": pools, "prefill": prefill(principal, found.prefill)})
+        loads = tuple(one for one in found.loads if principal.reads(one.codex))
+        shown = {"pools": pools, "prefill": prefill(principal, found.prefill), "loads": loads}
+        return found.model_copy(update=shown)
     return found
 
 

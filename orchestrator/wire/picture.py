@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.wire.places import VERSION
+from orchestrator.wire.places import PHASES, VERSION
 
 Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # What the memory holds, in the order in which it is drawn. `room`: of open caches, holding no token. `free`: the last part.
@@ -63,8 +63,20 @@ class MemoryBar:
 
 
 @dataclass(frozen=True)
+class LoadLine:
+    """A load that runs: its `phase` in words, `done` of `total` in the phase's unit (0: not known), `rate` a second."""
+
+    phase: str
+    done: int
+    total: int
+    rate: float
+    left_s: float | None
+
+
+@dataclass(frozen=True)
 class CodexLine:
-    """`tier`: its coverage; `done` of `total` tokens of its floor are computed while it is being computed, else None."""
+    """`tier`: its coverage; `done` of `total` tokens of its floor are computed while it is being computed, else None;
+    `load`: the load of its files that runs."""
 
     name: str
     tier: str | None
@@ -75,6 +87,7 @@ class CodexLine:
     done: int | None
     total: int | None
     left_s: float | None
+    load: LoadLine | None
 
 
 @dataclass(frozen=True)
@@ -323,7 +336,16 @@ def codex_line(codex: Report) -> CodexLine:
         done=prefill.get("done"),
         total=prefill.get("total"),
         left_s=prefill.get("left_s"),
+        load=load_line(codex.get("load")),
     )
+
+
+def load_line(load: Report | None) -> LoadLine | None:
+    """None where none runs, or its floor is computed already, which the codex tells itself."""
+    if load is None or load["phase"] == "prefill":
+        return None
+    phase = PHASES.get(load["phase"], load["phase"]) if load["phase"] else "being loaded"
+    return LoadLine(phase, load["done"], load["total"], load["rate"], load["eta_s"])
 
 
 def tree_of(cache: Report) -> CacheLine:

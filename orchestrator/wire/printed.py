@@ -185,6 +185,12 @@ class UnitFiles(ReplyShape):
     todo: tuple[str, ...] = Field(description="what systemd could not be told")
 
 
+class UnitsRemoved(UnitFiles):
+    """The units are gone, and with --purge what the daemon kept."""
+
+    purged: tuple[str, ...] = Field(description="folders that were deleted")
+
+
 class UnitStates(ReplyShape):
     """What systemd makes of the units."""
 
@@ -249,7 +255,7 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "config check": (SettingsChecked,),
     "config path": (SettingsFiles,),
     "service install": (UnitFiles,),
-    "service uninstall": (UnitFiles,),
+    "service uninstall": (UnitsRemoved,),
     "service status": (UnitStates,),
     "token new": (NewToken,),
 }

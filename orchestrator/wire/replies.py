@@ -275,6 +275,20 @@ class EmbeddingProgress(ReplyShape):
     fault: str = Field(description="why it does not go on")
 
 
+class LoadReport(ReplyShape):
+    """How far a load is, or how it ended."""
+
+    codex: str = Field(description="what is loaded")
+    number: int = Field(description="of this load, of all since the daemon's start")
+    phase: LoadPhase | None = Field(description="what it does; none before its first, rules are those of secrets")
+    done: int = Field(description="in the phase's unit")
+    total: int = Field(description="0: not known")
+    rate: float = Field(description="a second")
+    eta_s: float | None = Field(description="seconds left in this phase, if known")
+    ended: bool = Field(description="it runs no more")
+    failed: str = Field(description="why it ended without a loaded codex; else empty")
+
+
 class CodexReport(SparseReply):
     """The state of a codex. One that is not built yet has only its name, root, generation and freshness."""
 
@@ -308,6 +322,7 @@ class CodexReport(SparseReply):
     unseen: str = Field("", description="what a search may miss now")
     identity: IdentityState | None = Field(None, description="the identity that answers unless another is named")
     prefill: FloorProgress | None = Field(None, description="none where nothing is computed")
+    load: LoadReport | None = Field(None, description="the load that runs; none where none does")
     embedding: EmbeddingProgress | None = Field(None, description="none without a model that embeds")
 
 

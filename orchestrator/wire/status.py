@@ -6,7 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.answers import Departure
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.replies import CodexReport, ModelNames
+from orchestrator.wire.replies import CodexReport, LoadReport, ModelNames
 
 
 class RunningModel(ModelNames):
@@ -279,6 +279,7 @@ class NowEvent(ReplyShape):
     evicted_tokens: int = Field(description="since the engine's start")
     evicted_segments: int = Field(description="checkpoints, since the engine's start")
     away: AwayReport | None = Field(None, description="why the model is out of the memory")
+    loads: tuple[LoadReport, ...] = Field((), description="the last one of each codex, also where it has ended")
 
 
 class LevelEvent(ReplyShape):
@@ -318,6 +319,12 @@ class PrefillEvent(PrefillReport):
 
     event: Literal["prefill"] = Field(description="what kind of event")
     computed: int = Field(description="prompt tokens of all kinds since the engine's start")
+
+
+class LoadReportedEvent(LoadReport):
+    """A load began, is further, or ended. One that lasted less than half a second has this event alone."""
+
+    event: Literal["load"] = Field(description="what kind of event")
 
 
 class CacheTier(ReplyShape):

@@ -1,10 +1,16 @@
 """`lore dash` as a user meets it, in a real browser: one Chromium for all of these."""
 
 import json
+import subprocess
+from contextlib import contextmanager
 
 import pytest
+from private_daemon import LORE
 from support.chromium import chromium
 from support.house import CODES, ask, begun, blocks, codebase, lent, question, reply
+from support.served import served
+
+from orchestrator.wire.places import VERSION
 
 SCRIPT = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
 ACTIVE = (
@@ -230,6 +236,35 @@ def test_the_page_says_that_the_daemon_is_away_and_goes_on_when_it_is_back(page,
     page.says("engine ready", "#card-memory")
     ask(house, "walrus")
     page.says(question("walrus"), "#card-questions li:first-child")
+
+
+def test_a_load_that_runs_is_seen_with_what_it_does(page, house):
+    """Held by a pause, in the phase in which it waits for the model."""
+    house.json("pause")
+    loading = begun(house, "load", codebase(house.folder / "more"), "--wait")
+    try:
+        page.says("waiting for the model, which is paused", "#card-codices")
+    finally:
+        house.json("resume")
+        loading.communicate()
+    page.seen("!document.querySelector('#card-codices').innerText.includes('waiting for the model')")
+
+
+def test_a_daemon_of_another_version_is_told_over_the_page_and_all_else_is_shown(browser, tmp_path):
+    with served(tmp_path, version="9.9.9") as daemon, dash(daemon.socket) as address:
+        tab = browser.page()
+        tab.open(address)
+        tab.says(f"lore is version {VERSION}, the daemon 9.9.9: restart the daemon", "#banner")
+        tab.says("demo", "#card-codices")
+        assert tab.faults() == []
+        tab.close()
+
+
+@contextmanager
+def dash(socket):
+    with subprocess.Popen([LORE, "dash", "--socket", socket], stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.terminate()
 
 
 def test_without_the_token_a_browser_is_shown_nothing(browser, address):

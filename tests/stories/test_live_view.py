@@ -4,7 +4,8 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -61,6 +62,39 @@ def test_a_question_is_seen_by_who_follows_and_ctrl_c_ends_that(house):
         os.killpg(follower.pid, signal.SIGINT)
         _, said = follower.communicate(timeout=SOON)
     assert (follower.returncode, "Traceback" in said) == (130, False)
+
+
+def test_a_load_is_seen_while_it_runs_and_its_end_is_told_to_who_follows_events(house):
+    """Held by a pause, in the phase in which it waits for the model."""
+    with followed(house) as events:
+        assert next(events)["loads"][-1]["ended"], "the fixture's load"
+        house.json("pause")
+        loading = begun(house, "load", codebase(house.folder / "more"), "--wait")
+        try:
+            told = next(one for one in events if one["event"] == "load" and one["phase"] == "pause")
+            assert (told["codex"], told["ended"]) == ("more", False)
+            line = codex_of(picture(house), "more")["load"]
+            assert line["phase"] == "waiting for the model, which is paused"
+            assert line["phase"] in house.lore("top", "--once").stdout
+        finally:
+            house.lore("resume")
+            loading.communicate(timeout=SOON)
+        last = next(one for one in events if one["event"] == "load" and one["ended"])
+        assert (last["codex"], last["number"], last["failed"]) == ("more", told["number"], "")
+    assert codex_of(picture(house), "more")["load"] is None
+
+
+@contextmanager
+def followed(house: Any) -> Iterator[Iterator[Any]]:
+    daemon = Daemon(str(house.socket), quiet=True)
+    try:
+        yield (event.data for event in daemon.stream("/v1/events", method="GET"))
+    finally:
+        daemon.leave()
+
+
+def codex_of(now: Any, name: str) -> Any:
+    return next(one for one in now["codices"] if one["name"] == name)
 
 
 async def until(pilot: Pilot[int], true: Callable[[], object]) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.top import Known, chosen_codex, gathered, next_codex
 from orchestrator.cli.top_page import beginning, cells, drawn_arms, head, memory, page, plain, visible
+from orchestrator.cli.top_page import codex_line as drawn_codex
 from orchestrator.wire import faults
 from orchestrator.wire.picture import (
     BlockHits,
@@ -23,10 +24,12 @@ from orchestrator.wire.picture import (
     FileCost,
     FileCosts,
     LevelLine,
+    LoadLine,
     MemoryBar,
     Picture,
     QuestionLine,
     TicketLine,
+    codex_line,
 )
 
 TEXTS = st.text(max_size=60)
@@ -59,7 +62,9 @@ PICTURES = st.builds(
     ),
     codices=st.lists(
         st.builds(CodexLine, name=TEXTS, tier=st.none() | st.just("full"), files=COUNTS, tokens=COUNTS, kv_bytes=COUNTS,
-                  fresh=TEXTS, done=st.none() | COUNTS, total=st.none() | COUNTS, left_s=st.none() | st.floats(0, 1e5)),
+                  fresh=TEXTS, done=st.none() | COUNTS, total=st.none() | COUNTS, left_s=st.none() | st.floats(0, 1e5),
+                  load=st.none() | st.builds(LoadLine, phase=TEXTS, done=COUNTS, total=COUNTS, rate=st.just(1.0),
+                                             left_s=st.none() | st.floats(0, 1e5))),
         max_size=2,
     ).map(tuple),
     trees=st.lists(
@@ -119,6 +124,20 @@ def test_what_stands_above_the_panes_has_the_rows_that_it_may_have(now: Picture,
 
 def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
     assert (cells("漢字"), beginning("漢字", 3), cells("e\u0301")) == (4, "漢", 1)
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"phase": "index", "done": 374, "total": 1_023, "eta_s": 4}, "indexing files, 374 of 1,023, 4 s left"),
+        ({"phase": "walk", "done": 1_200, "total": 0}, "listing files, 1,200"),
+        ({"phase": None, "done": 0, "total": 0}, "being loaded"),
+        ({"phase": "prefill", "done": 1, "total": 2}, ""),
+    ],
+)
+def test_a_load_that_runs_is_told_in_the_line_of_its_codex(load, words):
+    line = codex_line({"name": "demo", "tier": None, "load": {"rate": 1.0, "eta_s": None, **load}})
+    assert plain(drawn_codex(line)) == ", ".join(filter(None, ("demo  not built yet", words)))
 
 
 def test_a_tree_is_drawn_with_an_arm_for_each_sibling_below():

@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from codex.errors import LoadCancelled
+from codex.progress import progress_at
 from orchestrator.codices.loads import ALLOWED, Loads, LoadState, RunningLoad
 from orchestrator.errors import Conflict, LoreError, NotFound, translated
+from orchestrator.wire.replies import LoadReport
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +47,35 @@ async def test_a_fault_is_told_and_remembered_until_the_next_load():
     await seen(loads.begin("a", fails))
     loads.forget("a")
     assert loads.failed("a") == ""
+
+
+async def test_how_far_each_load_is_and_how_it_ended_can_be_read_off():
+    async def fails(load):
+        load.report(progress_at("index", 3, 12, 1.5))
+        await asyncio.sleep(0)
+        raise LoreError("no room left")
+
+    async def works(load):
+        await asyncio.sleep(0)
+
+    loads = Loads()
+    begun = loads.begin("a", fails)
+    assert loads.reports() == (loads.report("a"),) == (reported("a"),)
+    events = begun.watch()
+    await anext(events)
+    indexing = {"phase": "index", "done": 3, "total": 12, "rate": 2.0, "eta_s": 4.5}
+    assert loads.report("a") == reported("a", **indexing)
+    with pytest.raises(LoreError, match="no room left"):
+        await anext(events)
+    await seen(loads.begin("b", works))
+    assert loads.report("a") is None
+    ended = reported("a", **indexing, ended=True, failed="no room left")
+    assert loads.reports() == (ended, reported("b", number=2, ended=True))
+
+
+def reported(codex, **known):
+    start = {"number": 1, "phase": None, "done": 0, "total": 0, "rate": 0, "eta_s": None, "ended": False, "failed": ""}
+    return LoadReport(codex=codex, **start | known)
 
 
 async def test_while_a_codex_is_dropped_no_load_of_it_begins():

@@ -1,11 +1,17 @@
 """Two looks at the daemon, and what happened between them."""
 
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.wire_shapes import filled
 
+from orchestrator.reports import visible
 from orchestrator.reports.status import LOOK_S, SharedLooks, events_between
-from orchestrator.wire.status import NowEvent, PrefillReport
+from orchestrator.service import Principal
+from orchestrator.wire.replies import LoadReport
+from orchestrator.wire.status import LoadReportedEvent, NowEvent, PrefillReport
 
 FLOOR = PrefillReport(floor="5ab1", codex="demo", tier="map", generation=2, done=512, total=4000)
 CALM = filled(NowEvent, level="calm", power="normal", engine="ready", pools=("lore@1a2b/demo",))
@@ -63,6 +69,29 @@ def test_a_level_and_an_eviction_and_a_prefill_are_told_with_their_numbers():
             "computed": 512,
         },
     ]
+
+
+def test_a_load_is_told_when_it_is_further_and_once_when_it_has_ended():
+    begun = filled(LoadReport, codex="demo", number=3, ended=False)
+    ended = begun.model_copy(update={"ended": True, "failed": "no room left"})
+    assert told(changed(loads=(begun,)), changed(loads=(begun,))) == []
+    assert told(changed(loads=(begun,)), changed(loads=(ended,))) == [{"event": "load", **ended.model_dump()}]
+
+
+def test_a_load_that_lasted_less_than_a_look_is_told_by_its_number():
+    first = filled(LoadReport, codex="demo", number=1, ended=True)
+    second = first.model_copy(update={"number": 2})
+    assert told(changed(loads=(first,)), changed(loads=(second,))) == [{"event": "load", **second.model_dump()}]
+
+
+@pytest.mark.parametrize(("codices", "seen"), [((), ()), (("de*",), ("demo",))])
+def test_a_load_is_told_to_who_reads_the_codex_alone(codices, seen):
+    guest = Principal(os.geteuid() + 1, 1, 1, sigil="guests", scopes=frozenset({"query"}), codices=codices)
+    loads = tuple(filled(LoadReport, codex=name) for name in ("demo", "other"))
+    now = visible.event(guest, changed(loads=loads))
+    assert tuple(one.codex for one in now.loads) == seen
+    followed = [visible.event(guest, LoadReportedEvent(event="load", **dict(one))) for one in loads]
+    assert tuple(one.codex for one in followed if one) == seen
 
 
 def test_a_pool_is_told_by_its_codex_and_identity():
