@@ -114,10 +114,10 @@ class Message:
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """Which of the client's tools an answer calls: as it likes, none, one at least; `name`: this one."""
+    """Which of the client's tools an answer calls: as it likes, none, one at least; `names`: of these alone."""
 
     mode: Literal["auto", "none", "required"] = "auto"
-    name: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

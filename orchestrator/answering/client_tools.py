@@ -37,7 +37,7 @@ def tool_rules(ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: Sigil
     choice, theirs = ask.tool_choice, {tool.name: tool for tool in ask.tools}
     required = choice.mode == "required"
     ours = () if required else [tool for tool in own if tool.name not in theirs and may_use(sigil, tool.name)]
-    wanted = [theirs[choice.name]] if choice.name else theirs.values() if choice.mode != "none" else ()
+    wanted = [tool for tool in theirs.values() if choice.mode != "none" and tool.name in (choice.names or theirs)]
     tools = (*map(_offered, wanted), *(OfferedTool(one.name, _schema(one.parameters_json_schema)) for one in ours))
     return ToolRules(call_form(form), tools, required, ask.parallel_calls) if tools else None
 

@@ -54,6 +54,8 @@ from orchestrator.wire.base import RequestShape
 from orchestrator.wire.names import ANY_CODEX
 from orchestrator.wire.replies import EmbeddingCut, EmbeddingRow, EmbeddingsReply, EmbeddingUsage
 from orchestrator.wire.requests import (
+    AllowedNames,
+    AllowedTools,
     AttachedText,
     ChatMessage,
     ChatRequest,
@@ -226,10 +228,14 @@ def tool_choice_of(body: ChatRequest) -> ToolChoice:
         raise InvalidRequest("tool_choice: no tools are offered", "send `tools`, or leave out `tool_choice`")
     if isinstance(choice, str):
         return ToolChoice("required")
-    if choice.function.name not in names:
+    allowed = (
+        choice.allowed_tools if isinstance(choice, AllowedTools) else AllowedNames(mode="required", tools=(choice,))
+    )
+    wanted = tuple(tool.function.name for tool in allowed.tools)
+    if unknown := [name for name in wanted if name not in names]:
         offered = ", ".join(names[:MOST_NAMED])
-        raise InvalidRequest(f"tool_choice: the tool {choice.function.name} is not offered", f"name one of: {offered}")
-    return ToolChoice("required", choice.function.name)
+        raise InvalidRequest(f"tool_choice: the tool {unknown[0]} is not offered", f"name one of: {offered}")
+    return ToolChoice(allowed.mode, wanted)
 
 
 def ignored(body: RequestShape) -> str:

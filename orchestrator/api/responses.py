@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.api.chat import ASKING, asked, ignored, logprobs_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_data, route, started
@@ -24,6 +24,7 @@ from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCal
 from orchestrator.wire.answers import ChosenToken, Waiting, WaitingComment
 from orchestrator.wire.names import ANY_CODEX
 from orchestrator.wire.requests import (
+    AllowedTools,
     Call,
     ChatMessage,
     ChatRequest,
@@ -65,6 +66,7 @@ LONGEST_NUMBER = 9  # digits; Python reads no number of more than 4,300
 UNTHINKING = ("none", "minimal")  # efforts
 PARTS = {"input_text": "text", "output_text": "text"}
 NOT_KEPT = "this response is not stored: its input holds a whole conversation, so the next one sends it again"
+CHOSEN: TypeAdapter[NamedTool | AllowedTools] = TypeAdapter(NamedTool | AllowedTools)
 EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
 
 
@@ -262,10 +264,12 @@ def choice_of(given: Any) -> Any:
     if given is None or given in ("auto", "none", "required"):
         return given
     try:
-        return NamedTool.model_validate(given)
+        return CHOSEN.validate_python(given)
     except ValidationError:
-        words = "tool_choice: neither auto, none, required nor a function of the client"
-        raise InvalidRequest(words, "name the function") from None
+        words = (
+            "tool_choice: neither auto, none, required, a function of the client nor allowed_tools with such functions"
+        )
+        raise InvalidRequest(words, "name the function, or the functions") from None
 
 
 # -- an answer's events in the protocol's words

@@ -196,6 +196,29 @@ class NamedTool(RequestShape):
         return {"function": given} if isinstance(given, dict) and "name" in given else given
 
 
+class AllowedNames(RequestShape):
+    """Some of the tools that are offered."""
+
+    mode: Literal["auto", "required"] = Field(
+        description="auto: the answer calls them or none; required: one is called"
+    )
+    tools: Annotated[tuple[NamedTool, ...], Field(min_length=1, strict=False)] = Field(description="by their names")
+
+
+class AllowedTools(RequestShape):
+    """OpenAI's way to name the tools that alone may be called; also one whose `allowed_tools` is not wrapped."""
+
+    type: Literal["allowed_tools"] = Field(description="OpenAI's word")
+    allowed_tools: AllowedNames = Field(description="the tools")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrapped(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("type") != "allowed_tools" or "allowed_tools" in given:
+            return given
+        return {"type": "allowed_tools", "allowed_tools": given}
+
+
 class QuestionBody(RequestShape):
     """Base of what asks a model. Keys that mean nothing here are kept, so that the answer can name them."""
 
@@ -267,8 +290,8 @@ class ChatRequest(QuestionBody):
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
     response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
     tools: tuple[ClientTool, ...] | None = Field(None, description="tools of the client")
-    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = Field(
-        None, description="auto; none: no tool is called; required: one is; or the tool that is"
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedTools | None = Field(
+        None, description="auto; none: no tool is called; required: one is; or the tool that is, or those that may be"
     )
     parallel_tool_calls: bool | None = Field(None, description="false: an answer makes one call at most")
     lore: LoreOptions = Field(LoreOptions(), description="what the protocol has no words for")

@@ -40,8 +40,8 @@ UNREADABLE = {  # by what the reader of JSON says. Some of that is JSON, which w
 }
 HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 MARKS = re.compile(
-    r"(str|int|float|bool|tuple|list|dict|function-|constrained-|nullable).*[\[\-(]"
-    r"|constrained-\w+$|str$|int$|float$|bool$"
+    r"(str|int|float|bool|tuple|list|dict|literal|function-|constrained-|nullable).*[\[\-(]"
+    r"|constrained-\w+$|str$|int$|float$|bool$|[A-Z][a-z]+[A-Z]\w+$"  # the last are our own shapes
 )
 
 

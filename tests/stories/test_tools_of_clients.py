@@ -173,6 +173,14 @@ def test_a_named_tool_is_the_one_that_is_called_also_in_a_stream(client):
         assert json.loads(text)["at"] in ("wall", "door")
 
 
+def test_of_the_tools_that_are_allowed_one_is_called_and_the_others_change_no_prefix(client):
+    create(client, [user("Paint.")], tool_choice="required")
+    look = {"mode": "required", "tools": [{"type": "function", "function": {"name": "look"}}]}
+    answer = create(client, [user("Paint.")], tool_choice={"type": "allowed_tools", "allowed_tools": look})
+    assert {call.function.name for call in checked(answer.choices[0].message.tool_calls)} == {"look"}
+    assert answer.lore["prompt"]["computed"] <= 4
+
+
 def test_none_calls_nothing_and_changes_no_prefix(client):
     create(client, [user("Paint it.")], tool_choice="required")
     answer = create(client, [user("Paint it.")], tool_choice="none", max_tokens=30)

@@ -1,6 +1,7 @@
 """Tools of a client: what an answer may call, and results that belong to calls."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -62,7 +63,14 @@ def test_a_required_call_is_of_the_clients_tools_and_a_named_one_of_that_tool() 
         OfferedTool("look", '{"type": "object"}', True),
         OfferedTool("find", '{"type": "object"}'),
     )
-    assert names(asking(LOOK, FIND, choice=ToolChoice("required", "find"))) == ["find"]
+    assert names(asking(LOOK, FIND, choice=ToolChoice("required", ("find",)))) == ["find"]
+
+
+@pytest.mark.parametrize(("mode", "callable_now"), [("auto", ["look", "search_archive"]), ("required", ["look"])])
+def test_of_the_clients_tools_those_alone_may_be_called_that_it_allows(
+    mode: Literal["auto", "required"], callable_now: list[str]
+) -> None:
+    assert names(asking(LOOK, FIND, choice=ToolChoice(mode, ("look",)))) == callable_now
 
 
 def test_none_leaves_ours() -> None:

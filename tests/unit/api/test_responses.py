@@ -10,7 +10,7 @@ from support.small_reports import lore_of
 
 from orchestrator.api.responses import ResponseWriter
 from orchestrator.errors import EngineFailed
-from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought, ToolCall
+from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought, ToolCall, ToolChoice
 from orchestrator.wire.responses import ResponseBody
 
 ASK = Ask(Principal(1, 1, 1), (Message("user", "q"),))
@@ -26,6 +26,10 @@ calls = st.lists(st.builds(ToolCall, st.just("call-1"), st.just("look"), st.just
 
 def create(client, given_input="hello there", **options):
     return client.responses.create(model=options.pop("model", "lore"), input=given_input, **options)
+
+
+def allowed(mode, *names):
+    return {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": name} for name in names]}
 
 
 def answered(reason):
@@ -114,6 +118,16 @@ def test_a_call_of_a_tool_and_a_thought_are_items(client, lorekeep):
     )
     assert lorekeep.service.asked[0].tools[0].name == "look"
     assert [one.type for one in create(client, "think").output] == ["reasoning", "message"]
+
+
+def test_the_tools_that_may_be_called_are_named(client, lorekeep):
+    for choice in (allowed("auto", "look"), allowed("required", "look"), {"type": "function", "name": "look"}):
+        response = create(client, "call", tools=[TOOL], tool_choice=choice)
+        assert response.tool_choice.to_dict() == choice
+    assert [ask.tool_choice for ask in lorekeep.service.asked] == [
+        ToolChoice("auto", ("look",)),
+        *[ToolChoice("required", ("look",))] * 2,
+    ]
 
 
 def test_a_whole_conversation_reaches_the_ask_in_the_words_of_chat(client, lorekeep):
@@ -224,6 +238,8 @@ def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lo
         ({"tools": [{"type": "web_search"}]}, "tools: one of type web_search"),
         ({"tools": [{"type": "function", "name": "a\nb", "parameters": {}, "strict": True}]}, "tools: a function"),
         ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [TOOL], "tool_choice": {"type": "mcp", "server_label": "a"}}, "tool_choice: neither auto"),
+        ({"tools": [TOOL], "tool_choice": allowed("auto", "shut")}, "tool_choice: the tool shut is not offered"),
         ({"given_input": [{"type": "item_reference", "id": "x"}]}, "input: an item of type item_reference"),
         ({"given_input": [{"role": "wizard", "content": "x"}]}, "input: no message has the role"),
         (

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from support.small_service import REFUSALS, SmallService
 
-from orchestrator.service import Service
+from orchestrator.service import Service, ToolChoice
 
 CHAT = "/v1/chat/completions"
 TOOL = {"name": "open"}
@@ -17,6 +17,14 @@ LARGE = {"type": "json_schema", "json_schema": {"schema": {"const": "ü" * 11_00
 
 def asked(text, **more):
     return {"messages": [{"role": "user", "content": text}], **more}
+
+
+def choosing(choice):
+    return json.dumps(asked("x", tools=[TOOL], tool_choice=choice)).encode()
+
+
+def allowed(mode, *tools):
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
 @pytest.mark.parametrize("name", [name for name in vars(Service) if not name.startswith("_")])
@@ -107,6 +115,14 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (b'{"seed": 1' + b"0" * 5_000 + b"}", "a number of more than 4,300 digits at line 1"),
         (json.dumps(asked("x", temperature=10**400)).encode(), "temperature: should be a finite number, below 1e308"),
         (json.dumps(asked("x", seed=1e30)).encode(), "should be a whole number, without a point or an exponent"),
+        (choosing("sometimes"), "tool_choice: should be 'auto', 'none' or 'required'"),
+        (choosing({"type": "custom", "custom": {"name": "open"}}), "tool_choice.type: should be 'function'"),
+        (choosing({"type": "function", "function": {"name": "shut"}}), "tool_choice: the tool shut is not offered"),
+        (choosing({"type": "allowed_tools"}), "tool_choice.allowed_tools.mode: is missing"),
+        (choosing(allowed("never", TOOL)), "tool_choice.allowed_tools.mode: should be 'auto' or 'required'"),
+        (choosing(allowed("auto")), "tool_choice.allowed_tools.tools: is empty"),
+        (choosing(allowed("auto", {"type": "mcp"})), "tool_choice.allowed_tools.tools.0.type: should be 'function'"),
+        (choosing(allowed("auto", TOOL, {"name": "shut"})), "tool_choice: the tool shut is not offered"),
         (json.dumps(asked("x", tools=[{"function": {}}])).encode(), "tools.0.function.name: is missing"),
         (json.dumps(asked("x", tools=[TOOL, {"name": 3}])).encode(), "tools.1.function.name: should be text"),
         (json.dumps(asked("x", tools=[{"name": "a\nb"}])).encode(), "tools.0.function.name: holds a line break"),
@@ -138,6 +154,17 @@ def test_a_tool_is_taken_in_openai_s_wrapping_or_without_it(http, lorekeep):
     wrapped = {"type": "function", "function": {"name": "look", "description": None}}
     assert http.post(CHAT, json=asked("a", tools=[TOOL, wrapped])).status_code == 200
     assert [tool.name for tool in lorekeep.service.asked[0].tools] == ["open", "look"]
+
+
+def test_the_tools_that_may_be_called_are_named_in_openai_s_wrapping_or_without_it(http, lorekeep):
+    both, flat = allowed("auto", TOOL, {"type": "function", "function": {"name": "look"}}), allowed("required", TOOL)
+    for choice in (both, {"type": "allowed_tools", **flat["allowed_tools"]}):
+        answer = http.post(CHAT, json=asked("a", tools=[TOOL, {"name": "look"}], tool_choice=choice))
+        assert answer.status_code == 200
+    assert [ask.tool_choice for ask in lorekeep.service.asked] == [
+        ToolChoice("auto", ("open", "look")),
+        ToolChoice("required", ("open",)),
+    ]
 
 
 def test_a_whole_number_is_a_number(http, lorekeep):
