@@ -1,4 +1,4 @@
-"""`lore ask`: one question from what is typed and piped, its answer streamed, and the lines under the answer."""
+"""`lore ask`: one question from what is typed and piped, its answer streamed, and the line under the answer."""
 
 import functools
 import inspect
@@ -40,6 +40,7 @@ from orchestrator.wire.places import IN_SHORT, QUOTER, QUOTING_SHORT
 ROUTE = "/v1/chat/completions"
 LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
 LEAST_MEASURED_S = 1.0  # a rate of less is noise
+CITED = 3  # places in the line under an answer
 LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # the same of an answer: seconds behind its first token, and tokens
 WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
 WAITED = {"pause_ms": "paused", "model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
@@ -216,16 +217,16 @@ def is_long(at: dict[str, Any]) -> bool:
 
 
 def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
-    """Prints the lines under the answer; also that a session began, whose name may be a typing error."""
+    """Prints the lines under the answer; also that a session began whose name may be a typing error."""
     if not "".join(answer.text).strip():
         note("the model answered nothing; ask again in other words, best with names that stand in the code")
     if answer.finish_reason == "length":
         note(cut(answer, options.max_tokens))
-    if options.session and answer.lore.get("began"):
-        note(began(options.session, session_names(socket)))
     link = with_links(answer.lore.get("codex"))
-    for line in answer_footer(answer.lore, seen_here(answer.lore)):
+    for line in answer_footer(answer.lore, seen_here(answer.lore), named=options.session is not None):
         note(line, link)
+    if options.session and answer.lore.get("began") and (near := near_name(options.session, session_names(socket))):
+        note(f"the session {options.session} is new; did you mean {near}?")
 
 
 def seen_here(lore: dict[str, Any]) -> frozenset[str]:
@@ -245,11 +246,10 @@ def session_names(socket: str | None) -> list[str]:
     return []
 
 
-def began(name: str, names: list[str]) -> str:
+def near_name(name: str, names: list[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [one for one in names if one != name], n=1)
-    return f"a new session `{name}` began" + (f"; did you mean `{near[0]}`?" if near else "")
+    return next(iter(get_close_matches(name, [one for one in names if one != name], n=1)), "")
 
 
 # ---- the request -----------------------------------------------------------------------------------------------------
@@ -346,32 +346,46 @@ def working_directory() -> str:
         return ""
 
 
-# ---- the lines under the answer; pure --------------------------------------------------------------------------------
+# ---- the line under the answer; pure ---------------------------------------------------------------------------------
 
 
-def answer_footer(lore: dict[str, Any], seen: Collection[str] = ()) -> list[str]:
-    """From an answer's lore object; what is missing in it is left out. Notices that who reads has `seen` are counted; of
-    the model's its name is enough."""
+def answer_footer(lore: dict[str, Any], seen: Collection[str] = (), *, named: bool = False) -> list[str]:
+    """One line, and one more for each thing that somebody may want to act on. From an answer's lore object; what is missing
+    in it is left out. Notices that who reads has `seen` are counted; of the model's its name is enough. `named`: who asked
+    named the session."""
     if not lore:
         return []
     notice = notice_of(lore)
     known = bool(notice) and notice in seen
-    model = str(lore.get("model", "")) if known else ""
-    told = dict.fromkeys(filter(None, (*lore.get("notices", ()), lore.get("governor", {}).get("left_out"))))
+    told = dict.fromkeys(filter(None, lore.get("notices", ())))
     before = sum(one in seen for one in told)
-    as_before = f"{plural(before, 'notice')} as before" if before else ""
-    strategy = strategy_part(lore.get("strategy", {})) if lore.get("codex") else ""  # without one there is none to take
-    parts = [codex_part(lore.get("codex")), strategy, *prompt_parts(lore), model, as_before]
+    parts = [
+        codex_part(lore.get("codex")),
+        strategy_part(lore.get("strategy", {})) if lore.get("codex") else "",  # without one there is none to take
+        *prompt_parts(lore),
+        str(lore.get("model", "")) if known else "",
+        f"{plural(before, 'notice')} as before" if before else "",
+        cited_part(lore.get("citations", ())),
+        session_part(lore, named=named),
+        str(lore.get("governor", {}).get("left_out") or ""),
+    ]
     lines = [" · ".join(part for part in parts if part)]
-    if lore.get("not_kept"):
-        lines.append(f"this turn was not saved: {lore['not_kept']}")
-    elif lore.get("session"):
-        lines.append(f'session {lore["session"]} · go on: lore ask -s {lore["session"]} "…"')
+    lines += [f"this turn was not saved: {lore['not_kept']}"] if lore.get("not_kept") else []
     lines += censored_lines(lore.get("censored", ()))
     lines += noted_lines(lore.get("noted", ()))
-    lines += citation_lines(lore.get("citations", ()))
+    lines += wrongly_cited(lore.get("citations", ()))
     lines += [one for one in told if one not in seen]
     return [*lines, notice] if notice and not known else lines
+
+
+def session_part(lore: dict[str, Any], *, named: bool) -> str:
+    """'' where it went on without being named: its name was said when it began."""
+    name, began = lore.get("session"), lore.get("began")
+    if not name or lore.get("not_kept"):
+        return ""
+    if named:
+        return f"new session {name}" if began else f"session {name}"
+    return f"go on: -s {name}" if began else ""
 
 
 def notice_of(lore: dict[str, Any]) -> str:
@@ -474,9 +488,24 @@ def first_line(text: str) -> str:
 
 def citation_lines(citations: Any) -> list[str]:
     """Each place once; the fault of one follows it."""
-    places = {f"{cited['path']}:{cited['start']}": wrong_with(cited) for cited in citations}
-    shown = [f"{place} ({wrong})" if wrong else place for place, wrong in places.items()]
+    shown = [f"{place} ({wrong})" if wrong else place for place, wrong in places_of(citations).items()]
     return [f"cites {', '.join(shown)}"] if shown else []
+
+
+def cited_part(citations: Any) -> str:
+    """The first places that are right; the answer itself names the others."""
+    right = [place for place, wrong in places_of(citations).items() if not wrong]
+    more = f" and {len(right) - CITED} more" if len(right) > CITED else ""
+    return f"cites {', '.join(right[:CITED])}{more}" if right else ""
+
+
+def wrongly_cited(citations: Any) -> list[str]:
+    return [f"cites {place} wrongly: {wrong}" for place, wrong in places_of(citations).items() if wrong]
+
+
+def places_of(citations: Any) -> dict[str, str]:
+    """What is wrong with each place, '' where nothing is."""
+    return {f"{cited['path']}:{cited['start']}": wrong_with(cited) for cited in citations}
 
 
 def wrong_with(cited: dict[str, Any]) -> str:

@@ -180,8 +180,10 @@ class Talk:
             raise
         if self._as_json:
             answer_json(answer)
-        else:  # the prompt that follows says how to go on
-            finish(replace(answer, lore={**answer.lore, "session": ""}), self.options, self.socket)
+        else:  # the conversation goes on by itself; a new name alone may be a typing error
+            is_new = self.options.session and answer.lore.get("began")
+            shown_of = answer if is_new else replace(answer, lore={**answer.lore, "session": ""})
+            finish(shown_of, self.options, self.socket)
         self._keep(text, answer)
 
     def body(self, text: str, options: AskOptions | None = None) -> dict[str, Any]:

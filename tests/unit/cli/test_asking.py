@@ -12,7 +12,7 @@ def test_ask_prints_the_answer_alone_and_the_rest_to_stderr(lore, lorekeep):
     done = lore("ask", "hello there")
     assert (done.returncode, done.stdout) == (0, "hello there \n")
     assert "demo main@1a2b3c4 + 2 changed files · CAG (full) · 90 tokens cached, 10 computed" in done.stderr
-    assert "session brave-otter" in done.stderr
+    assert "go on: -s brave-otter\n" in done.stderr
     assert "cites src/a.py:10" in done.stderr
     assert "builtin:quoter only quotes" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -55,11 +55,11 @@ def test_a_new_question_begins_a_session_a_private_one_none_and_continue_goes_on
     assert (further.session, further.continue_last) == (None, True)
 
 
-def test_a_named_session_that_begins_says_so_and_one_that_goes_on_does_not(lore, lorekeep):
-    assert "a new session `fresh` began\n" in lore("ask", "a", "-s", "fresh").stderr
-    assert "a new session" not in lore("ask", "b", "-s", "refresh").stderr
-    assert "a new session" not in lore("ask", "c").stderr
-    assert "a new session `fresh` began; did you mean `refresh`?\n" in lore("ask", "d", "-s", "fresh").stderr
+def test_the_footer_names_a_session_that_was_named_or_is_new_and_what_it_may_have_been_meant_for(lore, lorekeep):
+    assert lore("ask", "a", "-s", "fresh").stderr.splitlines()[0].endswith(" · new session fresh")
+    assert lore("ask", "b", "-s", "refresh").stderr.splitlines()[0].endswith(" · session refresh")
+    assert "session" not in lore("ask", "c").stderr
+    assert "the session fresh is new; did you mean refresh?\n" in lore("ask", "d", "-s", "fresh").stderr
 
 
 def test_a_pipe_is_the_question_or_stands_beside_it(lore, lorekeep):

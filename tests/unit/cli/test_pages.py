@@ -77,12 +77,39 @@ def test_the_footer_says_what_a_first_token_waited_for_where_that_took_seconds()
     assert first(ttft_ms=6_000.0, queue_ms=0.5, assemble_ms=90.0) == "first token 6.0 s"
 
 
-def test_what_was_left_out_to_fit_is_said_under_the_answer_and_nothing_twice():
-    line = "left out: 1 turn (kept in the session), 2 passages; lore plan shows which"
-    actions = ["turn 1 left out", "a.py:1-9 left out", "b.py:1-9 left out", "demo: not watched"]
-    told = {"notices": ["demo: not watched"], "governor": {"actions": actions, "left_out": line}}
-    assert answer_footer({"prompt": {}, **told})[1:] == ["demo: not watched", line]
-    assert answer_footer({"prompt": {}, "governor": {"actions": [], "left_out": ""}})[1:] == []
+LEFT_OUT = "left out: 1 turn (kept in the session), 2 passages; lore plan shows which"
+ORDINARY = {
+    "codex": {"name": "demo"},
+    "strategy": {"name": "CAG", "tier": "full"},
+    "prompt": {"cached": 10, "computed": 2},
+    "timings": {"ttft_ms": 98.0},
+    "citations": [{"path": "a.py", "start": 3, "valid": True}],
+    "session": "plans",
+    "began": True,
+    "governor": {"actions": ["turn 1 left out"], "left_out": LEFT_OUT},
+    "model": "gemma",
+}
+
+
+def test_the_footer_of_an_ordinary_answer_is_one_line_that_ends_with_what_was_left_out():
+    begins = "demo · CAG (full) · 10 tokens cached, 2 computed · first token 98 ms · cites a.py:3"
+    assert answer_footer(ORDINARY) == [f"{begins} · go on: -s plans · {LEFT_OUT}"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("began", [True, False])
+def test_the_footer_names_a_session_that_is_new_or_was_named(named, began):
+    (line,) = answer_footer({"prompt": {}, "session": "plans", "began": began}, named=named)
+    said = {(True, True): "new session plans", (True, False): "session plans", (False, True): "go on: -s plans"}
+    assert line.removeprefix("no codex · 0 tokens cached, 0 computed").removeprefix(" · ") == said.get(
+        (named, began), ""
+    )
+
+
+def test_a_notice_that_also_is_an_action_is_said_once():
+    told = {"notices": ["demo: not watched"], "governor": {"actions": ["demo: not watched"], "left_out": LEFT_OUT}}
+    first, *others = answer_footer({"prompt": {}, **told})
+    assert (first.endswith(LEFT_OUT), others) == (True, ["demo: not watched"])
 
 
 def test_an_answer_that_is_cut_says_whether_more_may_be_allowed():
@@ -123,6 +150,13 @@ def test_a_wrong_place_is_marked_with_what_is_wrong() -> None:
     right = {"path": "a.py", "start": 3, "end": 4, "valid": True}
     wrong = {"path": "b.py", "start": 9, "end": 9, "valid": False, "why": "the file has 5 lines"}
     assert citation_lines([right, wrong, right]) == ["cites a.py:3, b.py:9 (the file has 5 lines)"]
+    first, *others = answer_footer({"prompt": {}, "citations": [right, wrong, right]})
+    assert (first.rpartition(" · ")[2], others) == ("cites a.py:3", ["cites b.py:9 wrongly: the file has 5 lines"])
+
+
+def test_of_many_places_the_footer_names_the_first_three() -> None:
+    cited = [{"path": "a.py", "start": line, "valid": True} for line in range(1, 6)]
+    assert answer_footer({"prompt": {}, "citations": cited})[0].endswith(" · cites a.py:1, a.py:2, a.py:3 and 2 more")
 
 
 def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
@@ -130,8 +164,8 @@ def test_an_older_daemon_says_only_that_a_place_is_wrong() -> None:
 
 
 def test_a_turn_that_was_not_saved_is_said_in_place_of_how_its_session_goes_on() -> None:
-    kept = {"session": "plans", "strategy": {}, "prompt": {}}
-    assert any("go on: lore ask -s plans" in line for line in answer_footer(kept))
+    kept = {"session": "plans", "began": True, "strategy": {}, "prompt": {}}
+    assert any("go on: -s plans" in line for line in answer_footer(kept))
     lines = answer_footer({**kept, "not_kept": "no room left for sessions.sqlite3"})
     assert "this turn was not saved: no room left for sessions.sqlite3" in lines
     assert not any("go on" in line for line in lines)
