@@ -24,13 +24,11 @@ from report import Row
 from orchestrator.karma import ranking
 from orchestrator.karma.recall import Recall, RecallQuestion
 from orchestrator.karma.records import DecisionOutcome, Kind, MemoryState, NewMemory
-from orchestrator.karma.search import MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.gate import relevance
-from orchestrator.relevance.intent import CANDIDATES, intent_of
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
@@ -81,11 +79,11 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """What one question loaded, in its order, and how similar each is. `searches`: kinds that were looked up."""
+    """What one question loaded, in its order, and how similar that is, summed. `searches`: kinds that were looked up."""
 
     question: Labelled
     names: tuple[str, ...]
-    similarities: tuple[float, ...] = ()
+    similarity: float = 0.0
     searches: int = 0
 
     @property
@@ -113,11 +111,13 @@ def rows(case: str, found: Sequence[Loaded], given: Remembered) -> Iterator[Row]
     yield Row(case, "precision where something answers", hits / max(1, sum(len(one.names) for one in answered)))
     yield Row(case, "recall", hits / wanted)
     yield Row(case, "best first", mean(one.names[:1] != () and one.names[0] in one.question.wanted for one in answered))
-    yield Row(case, "mean similarity of what is loaded", mean(each for one in found for each in one.similarities))
+    yield Row(case, "mean similarity of what is loaded", sum(one.similarity for one in found) / max(1, loaded))
     yield Row(case, "nothing loaded where nothing answers", mean(not one.names for one in nothing))
     yield Row(case, "nothing loaded that a turn says", mean(not one.names for one in said))
     above = superseded_above(found, given)
     yield Row(case, "superseded above its successor", above, goal="0", met=not above)
+    unasked = sum(old in one.names and old not in one.question.wanted for old, _ in successors(given) for one in found)
+    yield Row(case, "superseded loaded unasked", unasked, goal="0", met=not unasked)
     yield Row(case, "kinds looked up, a question", sum(one.searches for one in found) / len(found))
 
 
@@ -186,10 +186,7 @@ def loaded(store: MemoryStore, names: Mapping[str, str], question: Labelled, par
     with nullcontext() if parts.floor else patch.object(ranking, "FLOOR", 0.0):
         found = anyio.run(Recall(store, Staleness(store, lambda *_: None), lambda: NOW).recall, meant, None)
     ids = [one.id for one in found.karma.entries if not one.node and one.kind != Kind.CENSOR]
-    entities = intent_of(question.text).entities
-    held = MemorySearch(store).find(UID, question.codex, question.text, CANDIDATES, entities) if ids else []
-    similar = {one.record.id: one.similarity for one in held}
-    return Loaded(question, tuple(names[one] for one in ids), tuple(similar[one] for one in ids), len(found.plan.kinds))
+    return Loaded(question, tuple(names[one] for one in ids), found.counts.similarity, len(found.plan.kinds))
 
 
 # -- the set

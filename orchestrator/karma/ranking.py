@@ -36,12 +36,13 @@ SAID, PARTLY_SAID = 0.5, 0.3  # share of a memory's words that a turn holds
 
 @dataclass(frozen=True)
 class RankedMemory:
-    """`shown`: the text of the size that is shown."""
+    """`shown`: the text of the size that is shown; `line`: what stands in its place where that does not fit."""
 
     record: MemoryRecord
     similarity: float
     score: float
     shown: str
+    line: str
     tokens: int = 0
 
 
@@ -95,7 +96,7 @@ def ranked(
         size = _size(one.record, said)
         if size is not None and left.get(one.record.kind, 0) > 0:
             left[one.record.kind] -= 1
-            chosen.append(RankedMemory(one.record, one.similarity, value, size))
+            chosen.append(RankedMemory(one.record, one.similarity, value, size, one.record.micro))
     return chosen
 
 
@@ -136,7 +137,7 @@ def _filled_kind(
             continue
         left = _take(one, room, taken, count)
         if left == room:
-            left = _take(replace(one, shown=one.record.micro), room, taken, count)
+            left = _take(replace(one, shown=one.line), room, taken, count)
         if left == room:
             break
         room = left

@@ -23,8 +23,9 @@ from formatters.context import KarmaEntry, KarmaView
 from formatters.plugins import MemoryKind
 from orchestrator.karma.figures import TurnCounts, calibration
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
+from orchestrator.karma.periods import periods_of
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
-from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord
+from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord, MemoryState
 from orchestrator.karma.schema import CITING
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.sizes import in_line, tokens_of
@@ -259,14 +260,15 @@ class Recall:
             return []
         search = MemorySearch(self.store, self.meaning)
         wanted = (question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
-        found = search.find(*wanted)
+        past = intent.past or bool(periods_of(question.text))
+        found = search.current(search.find(*wanted), past=past)
         self._check(question, [one.record.id for one in found if one.similarity >= FLOOR])
         found = search.reread(found)
         usage = self.store.usage(question.uid, [one.record.id for one in found])
         turns = question.turns[-2 * frame.window :]
         least = question.prefetch.min_trust
         chosen = [
-            replace(one, shown=_told(one.record, one.shown))
+            replace(one, shown=_told(one.record, one.shown), line=_told(one.record, one.line))
             for one in ranked(found, plan, frame, usage, turns, self.clock(), least)
             if not _is_told(one.record.id, one.shown, stands)
         ]
@@ -358,8 +360,9 @@ def _domains_of(question: RecallQuestion, frame: Frame) -> Callable[[str], bool]
 
 
 def _told(record: MemoryRecord, text: str) -> str:
-    """In one line, but for a verbatim one."""
-    return record.with_doubt(text if record.verbatim else in_line(text))
+    """In one line, but for a verbatim one. Where a question asks for the past, what is no longer true says so."""
+    told = record.with_doubt(text if record.verbatim else in_line(text))
+    return f"{told} (superseded)" if record.state is MemoryState.SUPERSEDED else told
 
 
 def _shown(record: MemoryRecord, text: str) -> ShownEntry:

@@ -22,8 +22,8 @@ from orchestrator.karma.episodes import SESSION
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.passages import Candidate, Term, idf, matches
 from orchestrator.karma.periods import Period, day_of, nearness, periods_of
-from orchestrator.karma.records import Kind, MemoryRecord
-from orchestrator.karma.schema import SHOWN, VISIBLE
+from orchestrator.karma.records import Kind, MemoryRecord, MemoryState
+from orchestrator.karma.schema import CURRENT, SHOWN, VISIBLE
 from orchestrator.karma.store import MemoryStore, marks
 
 MOST_WORDS = 24  # of a question
@@ -56,6 +56,14 @@ _NAMED = f"""
     WHERE {VISIBLE} AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
 """  # noqa: S608
 _TEXTS = "SELECT id, kind, text, subject, attribute, domain, created FROM memories WHERE id IN ({ids})"
+# What stands in the place of superseded facts, through all that replaced each other; a ring ends, as no row comes twice.
+_CURRENT = f"""
+    WITH RECURSIVE chain (first, id) AS (
+        SELECT id, successor FROM memories WHERE state = 'superseded' AND id IN ({{ids}})
+        UNION SELECT first, successor FROM chain JOIN memories USING (id) WHERE state = 'superseded'
+    )
+    SELECT first, id FROM chain JOIN memories USING (id) WHERE {CURRENT}
+"""  # noqa: S608
 _BESIDE = f"""
     SELECT id FROM memories WHERE {VISIBLE} AND {SHOWN} AND kind = 'episode' AND source = ?
     AND (created, number) {{side}} (?, ?) ORDER BY created {{order}}, number {{order}} LIMIT ?
@@ -157,6 +165,26 @@ class MemorySearch:
         ids = [one.record.id for one in found]
         records = {one.id: one for one in self.store.records(f"id IN ({marks(ids)})", *ids)}
         return [replace(one, record=records[one.record.id]) for one in found if one.record.id in records]
+
+    def current(self, found: Sequence[FoundMemory], *, past: bool = False) -> list[FoundMemory]:
+        """The same with what is true now in the place of each superseded fact, as near to the question as that is; nothing
+        where its successor is gone. `past`: the superseded ones stay beside it. Raises LoreError."""
+        old = [one.record.id for one in found if one.record.state is MemoryState.SUPERSEDED]
+        if not old:
+            return list(found)
+        ends = dict(self.store.read(_CURRENT.format(ids=marks(old)), *old))
+        stand = list(ends.values())
+        records = {one.id: one for one in self.store.records(f"id IN ({marks(stand)})", *stand)}
+        best: dict[str, FoundMemory] = {}
+        for one in found:
+            stands = one.record if one.record.id not in old else records.get(ends.get(one.record.id, ""))
+            if stands is not None:
+                had = best.get(stands.id, one)
+                nearest = max(had.similarity, one.similarity), max(had.relevance, one.relevance)
+                best[stands.id] = FoundMemory(stands, *nearest)
+            if past and one.record.id in old:
+                best[one.record.id] = one
+        return list(best.values())
 
     def _count(self, word: str) -> int:
         """Memories that hold the word; many of them are not counted."""

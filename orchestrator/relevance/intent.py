@@ -55,6 +55,10 @@ _HINTS = {
     "procedure": r"\bhow do\b|\bhow to\b|\bhow can\b|\bsteps\b|\bprocess\b|\bworkflow\b|\bguide\b",
     "episode": r"\blast time\b|\bwhen did\b|\bhistory\b|\bstory\b|\bwhat happened\b",
 }
+_PAST = re.compile(
+    r"\b(?:before|previous(?:ly)?|former(?:ly)?|earlier|originally|used to|once|no longer|any ?more|back then"
+    r"|in the past|history|replaced|changed|ago|yesterday|last (?:week|month|year)|until (?:now|then)|old (?:one|value))\b"
+)
 _ANY_HINT = re.compile("|".join(f"(?P<{kind}>{words})" for kind, words in _HINTS.items()))
 # A name begins where no letter and no hyphen stands before it: with \b each part of `a-a-a-…` began one, and 20,000
 # characters took 1.7 s.
@@ -85,13 +89,14 @@ class Frame:
 @dataclass(frozen=True)
 class QuestionIntent:
     """`recency`: how much newer memories are preferred, 0..1. `hints`: by kind, 0.5 for each match. `entities`: names,
-    paths, dates and symbols as they were written."""
+    paths, dates and symbols as they were written. `past`: it asks for what was, too."""
 
     greeting: bool
     question: bool
     recency: float
     hints: Mapping[str, float]
     entities: tuple[str, ...]
+    past: bool = False
 
     @property
     def dominant(self) -> str | None:
@@ -142,6 +147,7 @@ def intent_of(question: str) -> QuestionIntent:
         recency=_recency(text),
         hints={kind: 0.5 * matches[kind] for kind in _HINTS if matches[kind]},
         entities=_entities(read),
+        past=_PAST.search(text) is not None,
     )
 
 

@@ -43,7 +43,9 @@ def test_a_fact_confirmed_in_one_conversation_is_recalled_in_another_and_a_super
     add(house, "Storage is Postgres.", "--about", "storage", "--attribute", "engine")
     add(house, "Storage is SQLite.", "--about", "storage", "--attribute", "engine")
     text = prompt(house, "what is the storage?")
-    assert text.index("Storage is SQLite.") < text.index("Storage is Postgres.")
+    assert ("- Storage is SQLite.\n" in text, "Postgres" in text) == (True, False)
+    assert "- Storage is Postgres. (superseded)\n" in prompt(house, "what was the storage before?")
+    assert "Storage is Postgres." in house.lore("memory", "search", "storage Postgres").stdout
 
 
 def test_a_plan_names_the_frame_the_memories_and_how_many_were_looked_for(house):

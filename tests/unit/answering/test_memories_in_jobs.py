@@ -51,15 +51,23 @@ def test_a_censor_is_among_the_ids_in_every_mode_and_frame(house: SmallHouse, qu
     assert place(sent(house, asking(question, *earlier)), "- Never push to main.\n") > 0
 
 
-def test_what_may_not_be_shown_is_not_among_the_ids_and_what_is_superseded_stands_behind_its_successor(
+def test_neither_what_may_not_be_shown_nor_what_is_superseded_is_among_the_ids_but_its_successor_is(
     house: SmallHouse,
 ) -> None:
     remember(house, "The cache is Postgres.", subject="cache", attribute="engine")
     remember(house, "The cache is Redis.", subject="cache", attribute="engine")
     remember(house, "The cache is a file.", state="proposed")
-    ids = sent(house, asking("what is the cache?"))
-    assert 0 < place(ids, "The cache is Redis.") < place(ids, "The cache is Postgres.")
-    assert place(ids, "The cache is a file.") == -1
+    for question in ("what is the cache?", "is the cache Postgres?"):
+        ids = sent(house, asking(question))
+        assert place(ids, "The cache is Redis.") > 0
+        assert place(ids, "The cache is Postgres.") == place(ids, "The cache is a file.") == -1
+
+
+def test_what_is_superseded_is_among_the_ids_of_a_question_about_the_past_and_marked(house: SmallHouse) -> None:
+    remember(house, "The cache is Postgres.", subject="cache", attribute="engine")
+    remember(house, "The cache is Redis.", subject="cache", attribute="engine")
+    ids = sent(house, asking("what was the cache before?"))
+    assert 0 < place(ids, "- The cache is Redis.\n") < place(ids, "- The cache is Postgres. (superseded)\n")
 
 
 @pytest.mark.parametrize("kind", [Kind.FACT, Kind.CENSOR, Kind.DECISION, Kind.PROCEDURE])

@@ -115,18 +115,18 @@ def test_what_is_below_the_floor_of_relevance_or_of_trust_is_left_out_however_mu
 
 
 def test_a_kind_without_room_for_a_summary_gets_one_line_and_then_nothing() -> None:
-    long = RankedMemory(record(summary="s" * 100, micro="m" * 10), 0.9, 0.9, "s" * 100)
+    long = RankedMemory(record(summary="s" * 100), 0.9, 0.9, "s" * 100, "m" * 10)
     assert [one.shown for one in filled([long], {"fact": 50}, 50, len)] == ["m" * 10]
     assert filled([long], {"fact": 5}, 5, len) == []
 
 
 def test_what_one_kind_leaves_flows_to_the_next() -> None:
-    one = RankedMemory(record(summary="f" * 40), 0.9, 0.9, "f" * 40)
+    one = RankedMemory(record(summary="f" * 40), 0.9, 0.9, "f" * 40, "f")
     assert [each.tokens for each in filled([one], {"decision": 40, "fact": 0}, 40, len)] == [40]
 
 
 def test_a_verbatim_memory_is_never_shortened() -> None:
-    exact = RankedMemory(record("v" * 60, verbatim=True, micro="v", summary="v"), 0.9, 0.9, "v" * 60)
+    exact = RankedMemory(record("v" * 60, verbatim=True, micro="v", summary="v"), 0.9, 0.9, "v" * 60, "v")
     assert [one.shown for one in filled([exact], {"fact": 10}, 60, len)] == ["v" * 60]
 
 
@@ -139,7 +139,7 @@ def test_a_verbatim_memory_is_never_shortened() -> None:
 )
 def test_filling_never_takes_more_than_there_is(sizes: list[tuple[str, int]], each: int, total: int) -> None:
     chosen = [
-        RankedMemory(record(id=f"{at:010d}", kind=Kind(kind), micro="m"), 0.9, 1 - at / 100, "s" * size)
+        RankedMemory(record(id=f"{at:010d}", kind=Kind(kind), micro="m"), 0.9, 1 - at / 100, "s" * size, "m")
         for at, (kind, size) in enumerate(sizes)
     ]
     taken = filled(chosen, dict.fromkeys(("decision", "fact", "procedure", "episode"), each), total, len)

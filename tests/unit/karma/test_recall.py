@@ -167,6 +167,18 @@ def test_a_memory_turns_suspect_in_a_running_conversation_when_its_code_is_edite
     assert texts(second) == ["The cache is Redis. (may be outdated: src/cache.py:4-4 changed)"]
 
 
+@pytest.mark.parametrize("asked", ["what was the cache before?", "was the cache engine a file that was full in May?"])
+def test_what_is_superseded_is_shown_to_who_asks_for_the_past_marked_in_each_size(store: MemoryStore, asked) -> None:
+    for text in ("The cache is a file. " + "It was never full. " * 8, "The cache is Redis."):
+        remember(store, text, subject="cache", attribute="engine")
+    assert texts(recalled(store, "what is the cache?")) == ["The cache is Redis."]
+    remember(store, "It rains in May.")  # a word that nobody knows would weigh most
+    line = "The cache is a file. (superseded)"
+    for room, whole, short in ((4_000, "It was never full. (superseded)", line), (30, line, "")):
+        now, old = (one for one in recalled(store, asked, room=room).karma.entries if "cache" in one.text)
+        assert (now.text, old.text.endswith(whole), old.short) == ("The cache is Redis.", True, short)
+
+
 def test_without_room_no_memory_is_taken(store: MemoryStore) -> None:
     remember(store, "The cache is Redis.")
     assert texts(recalled(store, "what is the cache?", room=0)) == []

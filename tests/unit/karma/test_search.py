@@ -131,3 +131,23 @@ def test_no_superseded_fact_is_found_above_its_successor_nor_above_the_successor
         later = {one.id: one.successor for one in store.all_of(ME)}
         store.close()
     assert all(places[one] > places[later[one]] for one in places if later[one] in places)
+
+
+def test_in_the_place_of_superseded_facts_stands_the_last_of_their_successors_once_as_near_as_the_nearest(
+    store: MemoryStore,
+) -> None:
+    for at, text in enumerate(("storage engine is Postgres", "storage engine is MySQL", "a file, of SQLite")):
+        remember(store, text, subject="storage", attribute="engine", created=NOW + at)
+    search = MemorySearch(store)
+    hits = search.find(ME, None, "is Postgres the storage engine", ALL)
+    (now,) = search.current(hits)
+    assert now.record.text == "a file, of SQLite"
+    assert (now.similarity, now.relevance) == (max(one.similarity for one in hits), max(one.relevance for one in hits))
+
+
+def test_a_superseded_fact_whose_successor_was_set_aside_gives_way_to_nothing(store: MemoryStore) -> None:
+    remember(store, "storage engine is Postgres", subject="storage", attribute="engine", created=NOW - 1)
+    later = remember(store, "storage engine is SQLite", subject="storage", attribute="engine")
+    store.retire(ME, later.id)
+    search = MemorySearch(store)
+    assert search.current(search.find(ME, None, "storage engine Postgres", ALL)) == []

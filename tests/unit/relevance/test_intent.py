@@ -90,6 +90,20 @@ def test_how_recent_by_the_highest_that_is_named(words: str, weight: float) -> N
     assert intent_of(f"what broke {words}").recency == weight
 
 
+@pytest.mark.parametrize(
+    ("text", "past"),
+    [
+        ("Which port did it have before 8443?", True),
+        ("what did we use to log, previously?", True),
+        ("what changed last week?", True),
+        ("what is the storage?", False),
+        ("which port was that again?", False),
+    ],
+)
+def test_a_question_asks_for_the_past_by_its_words(text: str, past: bool) -> None:
+    assert intent_of(text).past is past
+
+
 def test_how_do_i_deploy_hints_a_procedure() -> None:
     assert intent_of("how do I deploy?").dominant == "procedure"
 

@@ -35,8 +35,10 @@ def test_the_older_of_two_values_of_an_attribute_is_superseded_in_the_store(give
     assert len(pairs) >= 10
 
 
-def test_a_superseded_fact_never_stands_above_its_successor(figures: dict[str, float]) -> None:
-    assert figures["superseded above its successor"] == 0
+def test_a_superseded_fact_is_loaded_where_it_is_asked_for_alone_and_never_above_its_successor(
+    figures: dict[str, float],
+) -> None:
+    assert figures["superseded above its successor"] == figures["superseded loaded unasked"] == 0
 
 
 def test_where_nothing_answers_mostly_nothing_is_loaded(figures: dict[str, float]) -> None:
@@ -59,7 +61,8 @@ def test_the_floor_and_what_the_conversation_says_keep_out_what_is_not_wanted(gi
 
 def test_precision_and_recall_count_what_was_loaded_and_what_was_wanted() -> None:
     first, second = Labelled("c", "?", frozenset({"a", "b"})), Labelled("c", "?", frozenset())
-    found = [Loaded(first, ("x", "a"), (0.5, 1.0)), Loaded(second, ("y", "z"), (0.5, 0.4))]
+    found = [Loaded(first, ("x", "a"), 1.5), Loaded(second, ("y", "z"), 0.9)]
     got = {row.figure: row.ours for row in rows("case", found, Remembered({}, ()))}
     assert (got["precision of what is loaded"], got["recall"], got["best first"]) == (1 / 4, 1 / 2, 0.0)
+    assert got["mean similarity of what is loaded"] == 0.6
     assert (got["precision where something answers"], got["nothing loaded where nothing answers"]) == (1 / 2, 0.0)
