@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
@@ -15,6 +14,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from orchestrator.cli import local
 from orchestrator.cli.ask import working_directory
 from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.places import meant
@@ -33,11 +33,12 @@ class EditedLines:
     """Lines that a person edits; a pasted text, or one of several lines, is one."""
 
     def __init__(self, names: "Names", *, private: bool, typed: Callable[[str], None] | None = None) -> None:
+        self._history = InMemoryHistory() if private else kept_history()
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             multiline=True,
             prompt_continuation="  ",
-            history=InMemoryHistory() if private else history_of(os.environ),
+            history=self._history,
             completer=ThreadedCompleter(names),
             complete_while_typing=False,
             key_bindings=bindings(),
@@ -48,7 +49,10 @@ class EditedLines:
             self._session.default_buffer.on_text_changed += lambda buffer: typed(buffer.text)
 
     def read(self) -> str:
-        return self._session.prompt()
+        line = self._session.prompt()
+        if isinstance(self._history, KeptHistory) and (fault := self._history.news()):
+            note(f"no history is kept: {fault}")  # not before: the line was still being drawn
+        return line
 
 
 def size() -> Size:
@@ -82,10 +86,28 @@ def bindings() -> KeyBindings:
     return keys
 
 
-def history_of(environ: "os._Environ[str]") -> History:
+class KeptHistory(FileHistory):
+    """What was asked, in a file. A question that the file does not take, as on a full disk, is known in this conversation
+    alone."""
+
+    _fault = ""
+    _told = False
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError as error:
+            self._fault = f"{self.filename!s}: {error.strerror}"
+
+    def news(self) -> str:
+        """The first fault, once."""
+        fault, self._told = "" if self._told else self._fault, bool(self._fault)
+        return fault
+
+
+def kept_history() -> History:
     """What was asked before, of this user alone; of this conversation alone where no file can be written."""
-    base = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    path = Path(base) / "lorekeep" / "chat-history"
+    path = local.chat_history()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
@@ -93,7 +115,7 @@ def history_of(environ: "os._Environ[str]") -> History:
     except OSError as error:
         note(f"no history is kept: {path}: {error.strerror}")
         return InMemoryHistory()
-    return FileHistory(path)
+    return KeptHistory(path)
 
 
 class Names(Completer):

@@ -31,6 +31,12 @@ def paths() -> "Paths":
     return Paths.of(os.environ)
 
 
+def chat_history() -> Path:
+    """What this user typed in `lore chat`: the command line's own file, which no daemon reads."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "lorekeep" / "chat-history"
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """The daemon's kind of fault as the command line's."""

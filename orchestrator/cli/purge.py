@@ -1,15 +1,18 @@
-"""`lore purge`: what the daemon keeps of you, with its size, and its deletion. Asks first."""
+"""`lore purge`: what the daemon and `lore chat` keep of you, with its size, and its deletion. Asks first."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.terminal import Report, count, done, is_terminal, listed, note, output, size, table
 from orchestrator.wire import faults
 
+HISTORY = "history"
 STAY = "memories and codices stay: lore memory forget, lore codex drop NAME --memories"
 Yes = Annotated[bool, given.option("--yes", "do not ask")]
 
@@ -20,6 +23,7 @@ def purge(
     cache: Annotated[
         bool, given.option("--cache", "checkpoints of computed prompts, of all users; needs admin")
     ] = False,
+    history: Annotated[bool, given.option("--history", "what you typed in lore chat")] = False,
     everything: Annotated[bool, given.option("--all", "all of these that you may delete")] = False,
     yes: Yes = False,
     as_json: given.Json = False,
@@ -27,8 +31,9 @@ def purge(
 ) -> None:
     """Deletes for good what is kept of you; without an option lists it."""
     daemon = Daemon(socket)
-    kept = {one["name"]: one for one in daemon.call("GET", "/v1/kept")["kept"]}
-    named = [name for name, wanted in (("traces", traces), ("sessions", sessions), ("cache", cache)) if wanted]
+    kept = {one["name"]: one for one in (*daemon.call("GET", "/v1/kept")["kept"], kept_history(local.chat_history()))}
+    options = {"traces": traces, "sessions": sessions, "cache": cache, HISTORY: history}
+    named = [name for name, wanted in options.items() if wanted]
     chosen = list(kept) if everything else named
     if not chosen:
         output({"kept": list(kept.values())}, kept_page, as_json=as_json)
@@ -39,8 +44,36 @@ def purge(
     insist(f"delete {listed(*chosen)} for good?", yes=yes)
     # The cache first: files go on a disk without room, while a database needs some to delete.
     in_order = sorted(chosen, key=lambda name: name != "cache")
-    purged = [daemon.call("DELETE", f"/v1/kept/{name}")["purged"] for name in in_order]
+    purged = [deleted(daemon, name) for name in in_order]
     done({"purged": purged}, f"deleted {listed(*map(words, purged))}; {STAY}", as_json=as_json)
+
+
+def deleted(daemon: Daemon, name: str) -> Report:
+    """What there was of a kind, which is gone. Raises Failure."""
+    if name != HISTORY:
+        purged: Report = daemon.call("DELETE", f"/v1/kept/{name}")["purged"]
+        return purged
+    file = local.chat_history()
+    was = kept_history(file)
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(faults.FAILED, f"{file} cannot be deleted: {error.strerror}", "delete it yourself") from error
+    return was
+
+
+def kept_history(file: Path) -> Report:
+    """As the daemon tells of what it keeps. A question is several lines, and the first begins with #."""
+    try:
+        text = file.read_bytes()
+    except OSError:
+        text = b""  # none was kept, or not for this user to read
+    return {
+        "name": HISTORY,
+        "what": "what you typed in lore chat here",
+        "count": text.count(b"\n# "),
+        "bytes": len(text),
+    }
 
 
 def kept_page(report: Report) -> str:

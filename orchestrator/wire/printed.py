@@ -172,10 +172,25 @@ class MemoriesExported(ReplyShape):
     folder: str = Field(description="where")
 
 
+class KeptHere(ReplyShape):
+    """What the daemon or, as `history`, `lore chat` keeps of one kind."""
+
+    name: replies.DataName | Literal["history"] = Field(description="of the kind")
+    what: str = Field(description="of it, in words")
+    count: int = Field(description="how many")
+    bytes: int = Field(description="that they take on disk, about")
+
+
+class AllKept(ReplyShape):
+    """What can be purged."""
+
+    kept: tuple[KeptHere, ...] = Field(description="each kind")
+
+
 class AllPurged(ReplyShape):
     """What was deleted for good."""
 
-    purged: tuple[replies.KeptData, ...] = Field(description="each kind, as it was")
+    purged: tuple[KeptHere, ...] = Field(description="each kind, as it was")
 
 
 class UnitFiles(ReplyShape):
@@ -245,7 +260,7 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "model use": (ModelUsed,),
     "model drop": (ModelRemoved,),
     "model get": (ModelDownloaded,),
-    "purge": (replies.KeptReply, AllPurged),
+    "purge": (AllKept, AllPurged),
     "pause": (status.PauseReply,),
     "resume": (status.ResumeReply,),
     "stats cache": (status.CacheReply, status.ClientStats),

@@ -74,6 +74,7 @@ pause
 resume
 purge
 purge --traces --yes
+purge --history --yes
 session rename talk other
 session drop other
 codex reload vaults

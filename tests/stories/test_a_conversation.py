@@ -1,6 +1,7 @@
 """`lore chat`: a conversation on a real terminal, and in a script."""
 
 import json
+import resource
 import stat
 import subprocess
 
@@ -76,6 +77,30 @@ def test_several_lines_pasted_or_typed_are_one_question_and_stay_in_the_history_
     history = house.folder / "state" / "lorekeep" / "chat-history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
     assert "+three" in history.read_text().splitlines()
+
+
+def test_a_disk_that_takes_no_more_costs_the_history_and_one_line_and_no_conversation(house):
+    history = house.folder / "state" / "lorekeep" / "chat-history"
+    with chat(house) as seen:
+        asked(seen, "/help", "/quit")
+        before = history.read_bytes()
+        resource.prlimit(seen.process.pid, resource.RLIMIT_FSIZE, (0, 0))
+        asked(seen, question("zebra"), "no history is kept", "4815162", "vaults · CAG")
+        asked(seen, question("walrus"), "9273645", "vaults · CAG")
+        left(seen)
+    assert (seen.said.count(b"no history is kept"), seen.said.count(b"Traceback")) == (1, 0)
+    assert (seen.process.returncode, history.read_bytes()) == (0, before)
+
+
+def test_purge_lists_what_was_typed_and_deletes_it(house):
+    history = house.folder / "state" / "lorekeep" / "chat-history"
+    with chat(house) as seen:
+        asked(seen, "/help", "/quit")
+        left(seen)
+    assert {"history"} < {one["name"] for one in json.loads(house.lore("purge", "--json").stdout)["kept"]}
+    (purged,) = json.loads(house.lore("purge", "--history", "--yes", "--json").stdout)["purged"]
+    assert (purged["name"], purged["count"] > 0, history.exists()) == ("history", True, False)
+    assert house.lore("purge", "--history", "--yes").returncode == 0
 
 
 def test_tab_completes_commands_files_and_symbols(house):

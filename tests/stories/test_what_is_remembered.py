@@ -304,7 +304,7 @@ def test_what_is_kept_of_a_user_is_listed_and_purged_and_memories_stay(models):
         assert (kept(house)["traces"], kept(house)["sessions"]) == (1, 1)
         done = house.lore("purge", "--all", "--yes")
         assert "memories and codices stay" in done.stderr
-        assert kept(house) == {"traces": 0, "sessions": 0, "cache": 0}
+        assert kept(house) == {"traces": 0, "sessions": 0, "cache": 0, "history": 0}
         assert len(remembered(house)) == 1
         answer, lore = asked(house, "what is the cache?", "talk")  # begins anew, and what was in the memory is there
         assert (lore["began"], answer.startswith(" Redis")) == (True, True)

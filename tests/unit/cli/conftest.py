@@ -37,8 +37,8 @@ def lorekeep(folder: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def environment(folder: Path) -> dict[str, str]:
-    """The served socket, whether or not anything listens."""
-    return {**os.environ, "LORE_SOCKET": str(folder / "lore.sock")}
+    """The served socket, whether or not anything listens, and no file of who runs the tests."""
+    return {**os.environ, "LORE_SOCKET": str(folder / "lore.sock"), "XDG_STATE_HOME": str(folder / "state")}
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ def test_without_an_option_it_lists_and_deletes_nothing(lore, turns, lorekeep):
         ["traces", "3"],
         ["sessions", "0"],
         ["cache", "0"],
+        ["history", "0"],
     ]
     assert turns.kept(os.getuid())[0] == 3
 
