@@ -136,7 +136,7 @@ class MemoryBudget:
         return {
             Bound.TRAINED: f"the model was trained for {self.window:,} tokens",
             Bound.CONTEXT: f"model.context allows {self.window:,} tokens",
-            Bound.MEASURED: "of longer texts the model loses too much (lore doctor --context)",
+            Bound.MEASURED: f"the model was measured to follow {self.window:,} tokens (lore doctor --context)",
             Bound.KV: f"{size(self.kv)} of {self.where} are left for KV",
             Bound.RAM: f"RAM holds no more KV of the layers on the CPU ({self.gpu_layers} of {self.layers} on the GPU)",
         }[self.bound]

@@ -35,10 +35,10 @@ _PLAIN = ModelShape(
 )
 
 
-def planned(shape: ModelShape, card: int, plan: KvPlan) -> MemoryBudget:
+def planned(shape: ModelShape, card: int, plan: KvPlan, others: int = DESKTOP) -> MemoryBudget:
     total = card * GIB
-    limit = limit_bytes(SETTINGS.vram_limit, total - DESKTOP)
-    memory = MemoryReading("VRAM", total, total - DESKTOP, 0)
+    limit = limit_bytes(SETTINGS.vram_limit, total - others)
+    memory = MemoryReading("VRAM", total, total - others, 0)
     return plan_budget(1, memory, Demand(shape, plan, host_free=64 * GIB), SETTINGS, limit)
 
 

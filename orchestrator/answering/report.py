@@ -217,7 +217,7 @@ def plan_report(
             kv_bytes=lore.governor.kv_bytes,
             context_pressure=round(used / decision.asked.window, 3) if decision.asked.window > 0 else 0.0,
         ),
-        memory=PlanMemory.of(budget, kv_bytes=budget.kv, kv_type="", kv_loss=None),
+        memory=PlanMemory.of(budget, kv_bytes=budget.kv, bound_reason=budget.reason, kv_type="", kv_loss=None),
         text=text,
     )
 

@@ -132,11 +132,13 @@ def numbers(report: Report) -> Iterator[tuple[str, str]]:
     answer = strategy.get("used_tokens", 0) - prompt.get("tokens", 0)
     left = f"{count(answer)} for the answer, {count(strategy.get('available_tokens', 0))} left"
     yield "window", f"{count(strategy.get('window', 0))} tokens: {count(prompt.get('tokens', 0))} of the prompt, {left}"
+    if memory := report.get("memory"):
+        yield "", f"at most {count(memory['window'])} tokens: {memory['bound_reason']}"
     budget = f"{size(governor.get('kv_bytes', 0))} of KV, budget {count(governor.get('budget_tokens', 0))} tokens"
     yield "governor", f"{governor.get('level', '')}, {budget}"
     for action in governor.get("actions", ()):
         yield "", action
-    if memory := report.get("memory"):
+    if memory:
         held = f"{size(memory['kv_bytes'])} for KV, {size(memory['weights'])} of weights"
         embedding = f", {size(memory['embedding_bytes'])} for the embedding model" if memory["embedding_bytes"] else ""
         yield "memory", f"{memory['where']}: {held}{embedding}"

@@ -59,6 +59,7 @@ def whole_page(now: Report) -> str:
         *embedding_facts(now.get("embedding")),
         *memory_facts(now["governor"]),
         *sensor_facts(now["governor"].get("sensors")),
+        *estimate_facts(now["governor"].get("estimates", ())),
     ]
     parts = [facts(rows), pools(now["engine"].get("pools", ())), codices(now["codices"]), faults_of(now)]
     return "\n\n".join(filter(None, parts))
@@ -275,6 +276,17 @@ def sensor_facts(sensors: Report | None) -> Iterator[tuple[str, str]]:
         yield f"gpu {gpu['index']}", f"{gpu['name'] or 'a GPU'}: {readings(gpu_readings(gpu))}"
     yield "ram", readings(host_readings(sensors["host"]))
     yield "readings", f"{seconds(1000 * sensors['age_s'])} old"
+
+
+def estimate_facts(estimates: Sequence[Report]) -> Iterator[tuple[str, str]]:
+    """What the model takes, each beside how far off the estimate from its header was."""
+    words = [
+        f"{one['what']} {size(one['real'])} ({100 * (one['estimated'] / one['real'] - 1):+.1f} %)"
+        for one in estimates
+        if one["real"]
+    ]
+    if words:
+        yield "estimated", listed(*words)
 
 
 def gpu_readings(gpu: Report) -> Iterator[tuple[str, str | None]]:

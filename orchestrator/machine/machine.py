@@ -12,7 +12,7 @@ from typing import Protocol
 
 from governor.budget import Demand, MemoryBudget, Ours, Outlook, why_scarce
 from governor.embedding import EmbeddingCost, why_away
-from governor.footprint import KvPlan
+from governor.footprint import KvPlan, bytes_per_token, working_bytes
 from governor.model_shape import ModelShape
 from governor.monitor import Reads, SensorSampler
 from governor.offload import Offload, shares_of
@@ -22,7 +22,7 @@ from governor.readings import SensorSnapshot as Readings
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.engine.messages import EngineSnapshot, Grant
+from orchestrator.engine.messages import EngineSnapshot, Grant, PoolState
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.prompt.coverage import FloorRoom
@@ -64,6 +64,15 @@ class ModelCosts:
     embedding: EmbeddingCost | None = None
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes of something that the model takes: as its header tells, and as llama.cpp allocated it."""
+
+    what: str
+    estimated: float
+    real: float
+
+
 class Machine:
     """Owns the sampler, counts what the engine holds, and sends the engine its grants."""
 
@@ -75,7 +84,7 @@ class Machine:
         self._client = client
         self._info: ModelInfo | None = None
         self._measured: int | None = None  # tokens at which windows end, as measured
-        self._buffers: int | None = None  # bytes, the most of one pool; None before any was open
+        self._widest: PoolState | None = None  # the pool with the most buffers; None before any was open
         self._saving = ""  # why power is saved, as told last
         self._others: int | None = None  # bytes of others, the least since the model was loaded
         self._tasks: list[asyncio.Task[None]] = []
@@ -173,6 +182,20 @@ class Machine:
         return self._measured
 
     @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """How far off the estimates were that the model was loaded with; nothing before it is loaded."""
+        if self._info is None:
+            return ()
+        shape, plan, pool = self._costs.shape, self._costs.plan, self._widest
+        loaded = (
+            Estimate("weights", shape.weights, self._info.weight_bytes),
+            Estimate("a token of KV", bytes_per_token(shape, plan), self._info.kv_bytes_per_token),
+        )
+        if pool is None:
+            return loaded
+        return (*loaded, Estimate("buffers", working_bytes(shape, plan, pool.size), pool.buffers))
+
+    @property
     def embedding_bytes(self) -> int:
         """Bytes of the memory that counts which the embedding model takes once it is loaded; 0 while it has to be away."""
         return self._embedding_bytes()[0]
@@ -199,7 +222,8 @@ class Machine:
         pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
         if pools:  # the most that was seen: a pool may be closed, and opened again with more cells
-            self._buffers = max(self._buffers or 0, *(pool.buffers for pool in pools))
+            known = (self._widest, *pools) if self._widest else pools
+            self._widest = max(known, key=lambda pool: pool.buffers)
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding.holds > 0
         weights = self._info.weight_bytes if self._info and self._client.pid is not None else 0
@@ -208,7 +232,7 @@ class Machine:
             self._costs.shape,
             self._costs.plan,
             gpu_layers=self._layers(),
-            buffers=self._buffers,
+            buffers=self._widest.buffers if self._widest else None,
             embedding_bytes=here,
             context=self._costs.context,
             measured=self._measured,

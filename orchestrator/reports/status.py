@@ -38,6 +38,7 @@ from orchestrator.wire.status import (
     EngineReport,
     EngineStateEvent,
     EngineWork,
+    EstimateRow,
     EvictedEvent,
     GovernorReport,
     GpuSensors,
@@ -90,7 +91,7 @@ class About:
             version=self.version,
             model=model_report(self.model, window),
             engine=engine_report(self.client, self.prefill(snapshot.prefilling)),
-            governor=governor_report(outlook, self.machine.reading_age_s, self.conditions.loaded),
+            governor=governor_report(outlook, self.machine, self.conditions.loaded),
             codices=tuple(codices),
             sessions=sessions,
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
@@ -266,8 +267,8 @@ def cache_content(cache: CacheContent) -> CacheReport:
     return CacheReport.of(cache, branches=tuple(BranchReport.of(one) for one in cache.branches))
 
 
-def governor_report(outlook: Outlook, age_s: float, loaded: Offload | None) -> GovernorReport:
-    """`age_s`: of the readings; `loaded`: how the model was."""
+def governor_report(outlook: Outlook, machine: Machine, loaded: Offload | None) -> GovernorReport:
+    """`loaded`: how the model was."""
     budget = outlook.budget
     return GovernorReport(
         level=outlook.level.value,
@@ -288,7 +289,8 @@ def governor_report(outlook: Outlook, age_s: float, loaded: Offload | None) -> G
         unplanned=outlook.unplanned,
         faults=tuple(f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER),
         gpus=tuple(gpu.name for gpu in outlook.snapshot.gpus),
-        sensors=sensors_report(outlook.snapshot, age_s),
+        sensors=sensors_report(outlook.snapshot, machine.reading_age_s),
+        estimates=tuple(EstimateRow.of(one) for one in machine.estimates),
     )
 
 

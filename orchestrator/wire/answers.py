@@ -303,6 +303,8 @@ class PlanMemory(ReplyShape):
     kv_bytes: int = Field(description="for KV")
     weights: int = Field(description="bytes of the model's")
     embedding_bytes: int = Field(description="kept for the model that embeds")
+    window: int = Field(description="tokens that one prompt and its answer may have at most")
+    bound_reason: str = Field(description="why no more, with the numbers")
     kv_type: str = Field("", description="of keys and values")
     kv_loss: KvLoss | None = Field(None, description="what that changes, where it was measured")
 

@@ -115,6 +115,14 @@ class SensorsReport(ReplyShape):
     host: HostSensors = Field(description="the machine")
 
 
+class EstimateRow(ReplyShape):
+    """What was estimated from the model's header, and what it is."""
+
+    what: str = Field(description="weights, a token of KV, or the buffers of a pool")
+    estimated: float = Field(description="bytes")
+    real: float = Field(description="bytes, as llama.cpp allocated them")
+
+
 class GovernorReport(ReplyShape):
     """The machine."""
 
@@ -140,6 +148,7 @@ class GovernorReport(ReplyShape):
     faults: tuple[str, ...] = Field(description="sensors that cannot be read")
     gpus: tuple[str, ...] = Field(description="their names")
     sensors: SensorsReport = Field(description="every reading of the GPUs and of the host")
+    estimates: tuple[EstimateRow, ...] = Field(description="of the loaded model; of buffers once a pool was open")
 
 
 class EmbeddingModel(ReplyShape):

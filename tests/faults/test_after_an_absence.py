@@ -64,7 +64,7 @@ async def left(tmp_path, quoter_model):
 
 
 async def found(made, query="access code"):
-    return await made.search(query, "vaults", 5, False, "")
+    return await made.search(OWNER, query, "vaults", 5, False, "")
 
 
 async def taken_in(made):

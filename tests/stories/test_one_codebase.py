@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, events, lent, question
+from support.house import CODES, ask, blocks, cached_whole, codebase, counters, events, lent, question, reply
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,23 @@ def test_a_plan_prints_the_exact_prompt_with_the_code_left_of_the_question(house
     text = house.lore("plan", question("zebra"), "--prompt").stdout
     assert text.index(f"{question('zebra')} {CODES['zebra']}") < text.rindex(question("zebra"))
     assert text.index("zebra.py") < text.index("# Environment") < text.rindex(question("zebra"))
+
+
+def test_the_status_says_how_far_off_the_estimates_of_the_model_were(house):
+    rows = {one["what"]: one for one in reply(house, "/v1/status")["governor"]["estimates"]}
+    assert list(rows) == ["weights", "a token of KV", "buffers"]
+    for exact in ("weights", "a token of KV"):
+        assert rows[exact]["estimated"] == pytest.approx(rows[exact]["real"], rel=0.01)
+    (line,) = [line for line in house.lore("status", "-v").stdout.splitlines() if line.startswith("estimated")]
+    assert all(what in line for what in rows)
+
+
+def test_a_plan_says_why_a_window_is_no_longer(house):
+    memory = house.json("plan", question("zebra"))["memory"]
+    assert memory["bound_reason"].startswith("the model was trained for")
+    assert (
+        f"at most {memory['window']:,} tokens: {memory['bound_reason']}" in house.lore("plan", question("zebra")).stdout
+    )
 
 
 def test_what_a_smaller_type_of_kv_changes_is_measured_on_the_codex_and_kept(house):

@@ -252,6 +252,12 @@ def test_the_parts_of_the_window_are_all_of_it():
     assert ("window", words) in list(numbers(report))
 
 
+def test_a_plan_tells_how_long_a_window_may_be_and_why_no_longer():
+    memory = {"where": "VRAM", "kv_bytes": 1 << 30, "weights": 0, "embedding_bytes": 0, "kv_loss": None}
+    report = {"memory": {**memory, "window": 9_984, "bound_reason": "1.0 GiB of VRAM are left for KV"}}
+    assert ("", "at most 9,984 tokens: 1.0 GiB of VRAM are left for KV") in list(numbers(report))
+
+
 def test_a_plan_begins_with_why_asking_is_refused_and_ends_with_what_should_be_known():
     refusal = {"code": "not_found", "message": "nothing in demo answers", "hint": "use words of the code"}
     notices = ("no codex is loaded", "demo: not watched")

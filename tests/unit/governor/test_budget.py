@@ -83,6 +83,8 @@ def test_a_window_ends_at_the_least_of_its_limits_and_says_at_which(
 def test_the_reason_of_a_window_names_the_limit_with_its_numbers() -> None:
     assert granted(vram(80, total=80)).reason == "the model was trained for 131,072 tokens"
     assert granted(vram(80, total=80), context=8_192).reason == "model.context allows 8,192 tokens"
+    measured = granted(vram(80, total=80), measured=16_384)
+    assert measured.reason == "the model was measured to follow 16,384 tokens (lore doctor --context)"
     middle = granted(vram(12, total=12))
     assert (middle.bound, middle.window) == (Bound.KV, middle.cells)
     assert middle.reason == f"{size(middle.kv)} of VRAM are left for KV"

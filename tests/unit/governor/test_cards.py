@@ -8,18 +8,20 @@ from published_models import CARDS, MODELS, granted, plan_of, planned
 from governor.budget import Bound
 from governor.footprint import kv_cost
 from governor.model_shape import ModelShape
+from governor.pressure import pressure_of, thresholds
+from governor.readings import MemoryReading
+from governor.settings import GIB, MIB, PressureSettings
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "governor.md"
 KINDS = ("f16", "q8_0")
 
 
 def cell(shape: ModelShape, card: int) -> str:
-    """Thousands of tokens with both kinds of KV, or how much of the model is on the card."""
+    """Thousands of tokens with both kinds of KV, and how much of the model is on the card where that is not all of it."""
     budgets = [granted(shape, card, kind) for kind in KINDS]
-    if any(budget.gpu_layers < budget.layers for budget in budgets):
-        return f"{budgets[0].gpu_layers} of {budgets[0].layers} layers"
-    windows = [f"{budget.window / 1000:.0f}k" for budget in budgets]
-    return windows[0] if windows[0] == windows[1] else " / ".join(windows)
+    windows = " / ".join(dict.fromkeys(f"{budget.window / 1000:.0f}k" for budget in budgets))
+    partly = any(budget.gpu_layers < budget.layers for budget in budgets)
+    return f"{windows}, {budgets[0].gpu_layers} of {budgets[0].layers}" if partly else windows
 
 
 def row(shape: ModelShape) -> str:
@@ -43,6 +45,19 @@ def test_a_window_has_no_less_than_085_of_what_is_there_beside_weights_and_buffe
         there, plan = budget.ours - budget.fixed, plan_of(shape, card, kind)
         assert kv_cost(shape, plan, budget.window + 256) > 0.85 * there
         assert budget.fixed + kv_cost(shape, plan, budget.window) <= budget.ours
+
+
+@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("shape", MODELS, ids=lambda shape: shape.name)
+def test_a_desktop_of_up_to_a_gigabyte_leaves_a_card_calm_that_holds_the_whole_model(
+    shape: ModelShape, card: int
+) -> None:
+    calm = thresholds(PressureSettings())[0]
+    for others in (400 * MIB, 700 * MIB, GIB):
+        budget = planned(shape, card, plan_of(shape, card, "f16"), others)
+        if budget.gpu_layers == budget.layers:
+            memory = MemoryReading("VRAM", budget.total, budget.total - others, 0)
+            assert pressure_of(memory, budget.ceiling, budget.fixed) < calm
 
 
 @pytest.mark.parametrize("card", CARDS)

@@ -23,6 +23,7 @@ from orchestrator.errors import LoreError
 from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import CodeCitation, MemoryRecord
+from orchestrator.machine.machine import Estimate
 from orchestrator.machine.yielding import Away
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.prompt.strategy import Decision
@@ -42,6 +43,7 @@ SOURCES: dict[str, object] = {
     "Citation": CheckedCitation,
     "CitedCode": CodeCitation,
     "EmbeddingProgress": Filled,
+    "EstimateRow": Estimate,
     "EngineReport": EngineClient,
     "FoundMemoryRow": MemoryRecord,
     "GpuSensors": GpuReading,
