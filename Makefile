@@ -27,7 +27,7 @@ test: install   ## the whole suite, in two processes
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 nightly: install  ## the laws, each with 10,000 generated cases where it sets no number of its own, and 10,000 turns and 500 real ones under chance: hours
-	@HYPOTHESIS_PROFILE=nightly LORE_SOAK_TURNS=10000 LORE_SOAK_REAL_TURNS=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 7200 tests/laws tests/soak/test_chaos.py tests/soak/test_daemon_chaos.py $(PYTEST_ARGS)
+	@HYPOTHESIS_PROFILE=nightly LORE_SOAK_TURNS=10000 LORE_SOAK_REAL_TURNS=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 7200 tests/laws tests/unit/governor tests/unit/prompt tests/soak/test_chaos.py tests/soak/test_daemon_chaos.py $(PYTEST_ARGS)
 
 fuzz: install   ## whatever the OpenAPI document allows, and what not, to a daemon of its own: a minute, or SECONDS=900
 	@$(BIN)/python scripts/fuzz.py --seconds $(SECONDS)
