@@ -2,13 +2,15 @@
 
     1  there is none yet, or what it holds was forgotten, superseded or turned suspect     a refresh is due
     2  a constraint came in, or the question comes into its domain                        due
-    3  the frame changed to one that the words name                                       due
-    4  the question names something that the block does not hold                          due
-    5  it holds nothing that was looked up, and something is known of the question        due
-    6  else the block stays, whatever else is remembered meanwhile
+    3  what stands whatever is asked was left out by the gate, is wanted now, and known   due
+    4  the frame changed to one that the words name                                       due
+    5  the question names something that the block does not hold                          due
+    6  it holds nothing that was looked up, and something is known of the question        due
+    7  else the block stays, whatever else is remembered meanwhile
 
 A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
-block. `refresh_due` decides; the search runs in a worker thread. Knows no prompt beside its own block.
+block: the gate decides what comes into one, and takes nothing out. `refresh_due` decides; the search runs in a worker
+thread. Knows no prompt beside its own block.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ from orchestrator.karma.schema import CITING
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.sizes import in_line, tokens_of
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.standing import STANDING, in_domain, standing
+from orchestrator.karma.standing import STANDING_NODES, in_domain, standing
 from orchestrator.karma.store import MemoryStore, marks
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
@@ -85,11 +87,13 @@ class ShownEntry:
 
 @dataclass(frozen=True)
 class PinnedKarma:
-    """The block that a conversation has. `frame`: what it was built for; `why`: why it was built, '' where it was kept."""
+    """The block that a conversation has. `frame`: what it was built for; `why`: why it was built, '' where it was kept;
+    `left_out`: nodes that stand whatever is asked, and that the gate did not want when it was built."""
 
     entries: tuple[ShownEntry, ...] = ()
     frame: str = ""
     why: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def view(self) -> KarmaView:
@@ -170,9 +174,10 @@ class Recall:
         asked = replace(question, wants=frozenset(nodes).__contains__)
         frame, intent = _frame(asked, pinned), intent_of(asked.text)
         had = {one.id for one in pinned.entries} if pinned is not None else set()
-        if pinned is not None and not refresh_due(pinned, self._changed(asked.uid, pinned), frame.name, intent):
-            return ()
         always = self._always(asked, frame)
+        changed = self._changed(asked.uid, pinned)
+        if pinned is not None and not refresh_due(pinned, changed, frame.name, intent, always):
+            return ()
         plan = _plan(asked, frame, intent, self.store.kinds)
         chosen = self._found(asked, frame, intent, plan, frame.total, {one.id: one.text for one in always})
         return tuple(one for one in (*always, *self._entries(chosen)) if one.id not in had)
@@ -196,19 +201,21 @@ class Recall:
     ) -> tuple[PinnedKarma, TurnCounts]:
         began = time.perf_counter()
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
-        wanted = bool(plan.kinds) or any(question.wants(node.name) for node in STANDING)
+        wanted = bool(plan.kinds) or any(map(question.wants, STANDING_NODES))
         held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
         changed, always = self._changed(question.uid, pinned), self._always(question, frame) if held else ()
         why = refresh_due(pinned, changed, frame.name, intent, always)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
+        kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
+        stood = [one for one in kept if one.node in STANDING_NODES and not question.wants(one.node)]
+        always = tuple(sorted((*always, *stood), key=lambda one: STANDING_NODES.index(one.node)))
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id: one.text for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands) if held else []
         found = self._entries(chosen)
         if pinned is not None and why == NOTHING_HELD and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
-        kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
         # where nothing is known of what is asked, what the conversation has of it stays
         entries = (
             *always,
@@ -217,7 +224,9 @@ class Recall:
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(pinned, chosen, room, 1000 * (time.perf_counter() - began))
-        return PinnedKarma(entries, frame.name, f"refreshed: {why}" if pinned is not None else ""), counts
+        left_out = set(STANDING_NODES).difference(filter(question.wants, STANDING_NODES), (one.node for one in stood))
+        why = f"refreshed: {why}" if pinned is not None else ""
+        return PinnedKarma(entries, frame.name, why, tuple(sorted(left_out))), counts
 
     def _entries(self, chosen: Sequence[RankedMemory]) -> list[ShownEntry]:
         """`heading` is what a kind of a package stands under, in this block for good: the package may be gone later."""
@@ -331,6 +340,8 @@ def refresh_due(
     had = {one.id for one in pinned.entries}
     if new := [one.id for one in always if one.kind is Kind.CENSOR and one.id not in had]:
         return f"constraint {new[0]} holds now"
+    if missed := [one.node for one in always if one.node in pinned.left_out]:
+        return f"{missed[0]} was left out"
     if frame != pinned.frame:
         return f"frame changed to {frame}"
     held = {stem(word) for one in pinned.entries for word in words(one.text)}
@@ -383,12 +394,14 @@ def _entry(one: ShownEntry) -> KarmaEntry:
 
 def karma_to_json(karma: PinnedKarma | None) -> str:
     """For a session's file."""
-    return "" if karma is None else json.dumps([karma.frame, [list(vars(one).values()) for one in karma.entries]])
+    if karma is None:
+        return ""
+    return json.dumps([karma.frame, [list(vars(one).values()) for one in karma.entries], karma.left_out])
 
 
 def karma_from_json(text: str) -> PinnedKarma | None:
-    """What `karma_to_json` gave."""
+    """What `karma_to_json` gave; earlier versions did not say what was left out."""
     if not text:
         return None
-    frame, entries = json.loads(text)
-    return PinnedKarma(tuple(ShownEntry(*one) for one in entries), frame)
+    frame, entries, *more = json.loads(text)
+    return PinnedKarma(tuple(ShownEntry(*one) for one in entries), frame, left_out=tuple(*more))

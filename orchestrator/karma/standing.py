@@ -58,6 +58,7 @@ STANDING = (
 )
 """In the order in which they take their room. That of constraints holds the 12 longest: none is dropped for the room of
 others."""
+STANDING_NODES = tuple(node.name for node in STANDING)
 MOST_OF_NODE = 50  # records
 
 

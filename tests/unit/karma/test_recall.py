@@ -103,6 +103,39 @@ def test_a_memory_that_is_forgotten_leaves_the_block_of_a_running_conversation(s
     assert second.karma.why == f"refreshed: memory {added.id} changed"
 
 
+ORDERED = {"communication_style", "user_traits"}  # what the gate leaves out of an order
+
+
+def test_what_is_known_of_the_user_stays_in_a_block_that_an_order_builds_anew(store: MemoryStore) -> None:
+    remember(store, "Always answer in German.", subject="user", attribute="style:language")
+    remember(store, "The cache is Redis.")
+    remember(store, "parser.py is hand written.")
+    first = recalled(store, "what is the cache?")
+    ordered = recalled(store, "change parser.py", first.karma, wants=lambda node: node not in ORDERED)
+    assert ordered.karma.why == "refreshed: frame changed to task"
+    assert texts(ordered) == ["Always answer in German.", "parser.py is hand written."]
+    again = recalled(store, "and what of parser.py?", ordered.karma)
+    assert again.karma == replace(ordered.karma, why="")
+
+
+def test_what_the_gate_left_out_of_the_first_block_comes_in_with_the_first_question_that_wants_it(
+    store: MemoryStore,
+) -> None:
+    remember(store, "Always answer in German.", subject="user", attribute="style:language")
+    remember(store, "parser.py is hand written.")
+    ordered = recalled(store, "change parser.py", wants=lambda node: node not in ORDERED)
+    assert texts(ordered) == ["parser.py is hand written."]
+    stored = karma_from_json(karma_to_json(ordered.karma))
+    asked = recalled(store, "who wrote parser.py?", stored)
+    assert texts(asked) == ["Always answer in German.", "parser.py is hand written."]
+    assert asked.karma.why == "refreshed: communication_style was left out"
+    assert recalled(store, "and parser.py?", asked.karma).karma == replace(asked.karma, why="")
+
+
+def test_a_block_that_an_earlier_version_stored_is_read(store: MemoryStore) -> None:
+    assert karma_from_json('["task", []]') == PinnedKarma((), "task")
+
+
 def test_a_question_without_a_frame_of_its_own_keeps_that_of_the_conversation(store: MemoryStore) -> None:
     first = recalled(store, "Why does this raise an exception?")
     assert recalled(store, "and in line 7?", first.karma).frame.name == "debug"
