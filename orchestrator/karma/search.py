@@ -14,6 +14,7 @@ No vector is made up where no model embeds.
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,15 @@ _PLAIN_VERBS = """
     mean means need needs put remember say says see set show tell think told try use used uses using want wants work works
 """
 PLAIN = frozenset(_PLAIN_VERBS.split())
+# Verbs that orders begin with say what is to be done and not with what; in "how do I add a language?" adding is the point.
+_ORDERS = """
+    add build change check clean convert create delete edit extend fix implement improve make move refactor remove rename
+    replace rewrite run set simplify split test update upgrade write
+"""
+ORDERS = frozenset(_ORDERS.split())
+_FIRST = re.compile(
+    r"(?:(?:please|now|then|and|so|let'?s|let us|(?:can|could|would|will) you)\W+)*(\w+)", re.IGNORECASE
+)
 FLOOR = 0.35  # of similarity; below it a memory does not answer the question
 MEANT = (
     0.5  # of the best strength: what the nearest memory gains; vectors have half the weight of words (docs/meaning.md)
@@ -127,7 +137,7 @@ class MemorySearch:
         """Of these kinds, at most as many as asked for of each: the most relevant first, a superseded fact below its
         successor. Raises LoreError."""
         asked = query_words(question, MOST_WORDS)
-        named = [word for word in asked if word not in PLAIN] or asked
+        named = telling(question, asked) or asked
         if not named or not candidates:
             return []
         counts = {word: self._count(word) for word in named}
@@ -231,6 +241,13 @@ class MemorySearch:
         query = _BESIDE.format(side=side, order="DESC" if side == "<" else "ASC")
         values = (uid, codex, hit.source, hit.created, hit.number, 2 * AROUND)
         return [one for (one,) in self.store.read(query, *values)]
+
+
+def telling(question: str, asked: Iterable[str]) -> list[str]:
+    """The words of a question that say what it is about."""
+    first = _FIRST.match(question.strip())
+    order = first[1].lower() if first is not None and first[1].lower() in ORDERS else ""
+    return [word for word in asked if word not in PLAIN and word != order]
 
 
 def successors_first(scored: Iterable[tuple[float, FoundMemory]]) -> list[tuple[float, FoundMemory]]:

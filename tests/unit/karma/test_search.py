@@ -133,6 +133,19 @@ def test_no_superseded_fact_is_found_above_its_successor_nor_above_the_successor
     assert all(places[one] > places[later[one]] for one in places if later[one] in places)
 
 
+@pytest.mark.parametrize("order", ["change", "Please fix", "add to", "can you rename", "and update", "write"])
+def test_the_verb_of_an_order_says_nothing_of_what_a_memory_is_about(store: MemoryStore, order: str) -> None:
+    remember(store, "The port is 8080.")
+    remember(store, "The garden has a pond.")
+    assert found(store, f"{order} the port") == ["The port is 8080."]
+    assert found(store, f"{order} the zeppelin") == []
+
+
+def test_the_same_verb_in_a_question_is_what_it_asks_about(store: MemoryStore) -> None:
+    remember(store, "The port is 8080.")
+    assert found(store, "how do I rename the port?") == []
+
+
 def test_in_the_place_of_superseded_facts_stands_the_last_of_their_successors_once_as_near_as_the_nearest(
     store: MemoryStore,
 ) -> None:
