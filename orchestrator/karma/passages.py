@@ -15,13 +15,14 @@ import re
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
 
 from codex.words import STOP_WORDS
+from orchestrator.karma.forms import base_of
 
 TOKENIZER = "porter unicode61"  # of the index of memories: English endings do not matter
 K1, B = 1.2, 0.75  # of BM25: the values of Robertson and Zaragoza (2009), which are also SQLite's
@@ -128,6 +129,12 @@ def stems(words: Iterable[str]) -> dict[str, str]:
         return {listed[row - 1]: stem for stem, row in small.execute("SELECT term, doc FROM each")}
 
 
+def _stems_of_bases(words: Collection[str]) -> dict[str, str]:
+    """Of each word that of its base: bought has that of buy."""
+    found = stems({base_of(word) for word in words})
+    return {word: found[base] for word in words if (base := base_of(word)) in found}
+
+
 def idf(held: int, total: int) -> float:
     """Never negative: a word that all hold says a little."""
     return math.log(1 + (max(total, held) - held + 0.5) / (held + 0.5))
@@ -142,8 +149,8 @@ class _Reader:
         asked = {term.word: tokens(term.word) for term in terms}
         own = frozenset(token for parts in asked.values() for token in parts)
         vocabulary = set[str]().union(*self._tokens.values())
-        heads = {token[:2] for token in own}  # a stem keeps them
-        stem = stems(own | {token for token in vocabulary if token[:2] in heads or not token.isascii()})
+        heads = {base_of(token)[:2] for token in own}  # a stem keeps them
+        stem = _stems_of_bases(own | {one for one in vocabulary if base_of(one)[:2] in heads or not one.isascii()})
         self._terms = [(term.weight, {"=" + stem.get(token, token) for token in asked[term.word]}) for term in terms]
         self.weights = {part: weight for weight, parts in self._terms if len(parts) == 1 for part in parts}
         stemmed = {token: "=" + stem[token] for token in vocabulary & stem.keys()}

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from codex.words import query_words, words
 from orchestrator.karma.episodes import SESSION
+from orchestrator.karma.forms import forms_of
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.passages import Candidate, Term, idf, matches
 from orchestrator.karma.periods import Period, day_of, nearness, periods_of
@@ -199,14 +200,14 @@ class MemorySearch:
     def _count(self, word: str) -> int:
         """Memories that hold the word; many of them are not counted."""
         query = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-        return int(self.store.read(query, _quoted(word), COUNTED)[0][0])
+        return int(self.store.read(query, _searched(word), COUNTED)[0][0])
 
     def _hits(
         self, uid: int, codex: str | None, candidates: Mapping[str, int], counts: Mapping[str, int], newest: int
     ) -> list[_Hit]:
         """The best of each kind by the index's own rank."""
         few = [word for word, count in counts.items() if 0 < count < COUNTED]
-        match, after = " OR ".join(map(_quoted, few or counts)), 0 if few else newest - COUNTED
+        match, after = " OR ".join(map(_searched, few or counts)), 0 if few else newest - COUNTED
         kinds, deepest = list(candidates), max(map(_depth, candidates.values()))
         rows = self.store.read(_HITS.format(kinds=marks(kinds)), match, after, uid, codex, *kinds, deepest)
         hits = [(nth, _Hit(*row)) for nth, *row in rows]
@@ -310,6 +311,11 @@ def _candidate(
 def _depth(most: int) -> int:
     """Candidates of a kind, of which so many are wanted."""
     return max(most, min(DEEPER * most, DEEPEST))
+
+
+def _searched(word: str) -> str:
+    """As the index is asked for it: it knows no form that begins otherwise."""
+    return " OR ".join(map(_quoted, forms_of(word)))
 
 
 def _quoted(term: str) -> str:

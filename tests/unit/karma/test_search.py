@@ -1,5 +1,6 @@
 """Which memories a question finds, and in which order."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from codex.words import STOP_WORDS
+from orchestrator.karma.forms import TABLE, base_of, forms_of
 from orchestrator.karma.periods import Period, nearness, periods_of
 from orchestrator.karma.records import Kind, MemoryRecord, MemoryState, NewMemory
 from orchestrator.karma.search import FLOOR, MemorySearch
@@ -83,6 +86,38 @@ def test_a_misspelt_word_and_a_longer_form_decide_between_equal_memories(store: 
     assert next(one.record.text for one in MemorySearch(store).find(ME, None, "Ann fesetival", ALL)).endswith(
         "festival."
     )
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ("what did Ann buy", "Ann bought a kettle."),
+        ("which kettle was bought by Ann", "Ann buys a kettle each year."),
+        ("which children has Ann", "Ann has a child."),
+        ("who overrode the timeout", "The timeout is overridden by ops."),
+        ("when was the config frozen", "They freeze the config in May."),
+    ],
+)
+def test_a_word_is_found_by_a_form_that_begins_or_ends_otherwise(store: MemoryStore, question: str, said: str) -> None:
+    remember(store, said)
+    for number in range(5):
+        remember(store, f"Bob number {number} likes tea.")
+    assert found(store, question) == [said]
+    asked = [one.similarity for one in MemorySearch(store).find(ME, None, question, ALL)]
+    assert asked[0] > 0.9
+
+
+def test_each_form_belongs_to_one_word_and_none_is_a_word_that_is_passed_over() -> None:
+    listed = [form for base in map(base_of, _every_form()) for form in forms_of(base)]
+    assert Counter(_every_form()).most_common(1)[0][1] == 1
+    assert set(listed) == set(_every_form())
+    assert STOP_WORDS.isdisjoint(_every_form())
+    assert forms_of("bought") == forms_of("buy") == ("buy", "bought")
+    assert forms_of("kettle") == ("kettle",)
+
+
+def _every_form() -> list[str]:
+    return [form for line in TABLE.split(";") for form in line.split()]
 
 
 def test_a_question_that_names_a_month_prefers_what_was_made_then(store: MemoryStore) -> None:
