@@ -43,7 +43,7 @@ from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.messages import InferenceJob
-from orchestrator.errors import NotFound
+from orchestrator.errors import LoreError, NotFound
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
@@ -81,6 +81,7 @@ log = logging.getLogger("lorekeep.relevance")
 KARMA_SHARE = 0.25  # of what the window leaves: more memories would push out turns and passages
 TOKEN_CHARS = 16  # a token of a text that is worth reading has fewer
 NOTE_TOKENS = 64  # for what says that a result was cut, and the tokens at its seams
+UNREAD = "memories and constraints were not looked up for this answer"
 NOTHING_LOADED = "no codex is loaded, so the model answers without any code: lore load ~/src/project"
 
 
@@ -314,12 +315,17 @@ class Preparer:
         )
 
     async def _recalled(self, asked: AskedQuestion, question: RecallQuestion) -> Recalled:
-        """Its memories; none for who may not read them."""
+        """Its memories; none for who may not read them; what the conversation has of them where they cannot be read."""
         if not asked.ask.principal.may("memory:read"):
             return unremembered(question)
+        stood = replace(unremembered(question), karma=asked.conversation.karma or PinnedKarma())
         if asked.goes_on:
-            return replace(unremembered(question), karma=asked.conversation.karma or PinnedKarma())
-        return await self.recall.recall(question, asked.conversation.karma)
+            return stood
+        try:
+            return await self.recall.recall(question, asked.conversation.karma)
+        except LoreError as fault:
+            log.warning("the memories of a question were not read: %s", fault.message)
+            return replace(stood, notice=f"{UNREAD}: {fault.message}")
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:

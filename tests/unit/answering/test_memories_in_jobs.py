@@ -8,9 +8,11 @@ import pytest
 from support.planning import ME, SmallHouse, asking
 from support.word_encoder import CONTROL, WordEncoder
 
+from orchestrator.answering.preparing import UNREAD
 from orchestrator.answering.question import split
 from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.karma.records import Kind, NewMemory
+from orchestrator.karma.store import MemoryStore
 from orchestrator.service import Ask, Message
 
 MARKS = frozenset(CONTROL.values())
@@ -26,6 +28,14 @@ def house(tmp_path: Path) -> Iterator[SmallHouse]:
 
 def remember(house: SmallHouse, text: str, kind: Kind = Kind.FACT, **more: str) -> None:
     house.memories.add(NewMemory(ME.uid, kind, text, **more))  # type: ignore[arg-type]
+
+
+def damage(house: SmallHouse) -> None:
+    """What is on disk becomes unreadable while the database is open; its header is sound."""
+    house.memories.close()
+    house.memories = MemoryStore(house.memories.path)
+    whole = house.memories.path.read_bytes()
+    house.memories.path.write_bytes(whole[:4096] + b"\xa5" * (len(whole) - 4096))
 
 
 def sent(house: SmallHouse, ask: Ask) -> list[int]:
@@ -68,6 +78,23 @@ def test_what_is_superseded_is_among_the_ids_of_a_question_about_the_past_and_ma
     remember(house, "The cache is Redis.", subject="cache", attribute="engine")
     ids = sent(house, asking("what was the cache before?"))
     assert 0 < place(ids, "- The cache is Redis.\n") < place(ids, "- The cache is Postgres. (superseded)\n")
+
+
+def test_where_the_memories_cannot_be_read_the_question_is_answered_and_a_notice_names_them(house: SmallHouse) -> None:
+    remember(house, "Never push to main.", Kind.CENSOR)
+    damage(house)
+    answered = house.ask(asking("what is the cache?", session="talk"))
+    assert answered.finish_reason == "stop"
+    (told,) = (one for one in answered.lore.notices if one.startswith(UNREAD))
+    assert "memories.sqlite3" in told
+    assert UNREAD in "".join(house.plan(asking("what is the cache?")).notices)
+
+
+def test_what_a_conversation_has_of_the_memories_stands_where_they_cannot_be_read(house: SmallHouse) -> None:
+    remember(house, "Never push to main.", Kind.CENSOR)
+    house.ask(asking("what is the cache?", session="talk"))
+    damage(house)
+    assert place(sent(house, asking("and why?", session="talk")), "- Never push to main.\n") > 0
 
 
 @pytest.mark.parametrize("kind", [Kind.FACT, Kind.CENSOR, Kind.DECISION, Kind.PROCEDURE])
