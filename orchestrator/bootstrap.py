@@ -45,6 +45,7 @@ from orchestrator.karma.recall import Recall
 from orchestrator.karma.records import KINDS
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.machine.clock import SteadyClock
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
 from orchestrator.model.kv_losses import KvLosses
@@ -102,7 +103,13 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         files=files_of(storage, codices),
         maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
         session_store=storage.sessions,
-        tending=Tending(storage.sessions, storage.memories, settings.memory.episodes, settings.memory.retention),
+        tending=Tending(
+            storage.sessions,
+            storage.memories,
+            settings.memory.episodes,
+            settings.memory.retention,
+            SteadyClock().oldest,
+        ),
         kept_memories=memories,
         traces_kept=storage.traces,
         identity_files=codices.identities,
@@ -163,7 +170,9 @@ def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry)
         memories=memories,
         memory_meaning=meaning_of(memories, memory_vectors, meaning),
         memory_vectors=memory_vectors,
-        traces=TraceKeeper(TraceStore(paths.traces, settings.traces.days, settings.traces.bytes)),
+        traces=TraceKeeper(
+            TraceStore(paths.traces, settings.traces.days, settings.traces.bytes, aging=SteadyClock().oldest)
+        ),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
         tokens=tokens,

@@ -349,7 +349,7 @@ class Program:
         found = await self.answers.plan(ask, prompt=prompt)
         if found.memory is None:
             return found
-        kind, loss = await asyncio.to_thread(self.about.kv)
+        kind, loss = self.about.kv()
         shown = visible.kv_loss(ask.principal, loss)
         memory = found.memory.model_copy(update={"kv_type": kind, "kv_loss": shown})
         return found.model_copy(update={"memory": memory})

@@ -54,7 +54,7 @@ api:                 engine errors cancellation wire service settings instance r
 preflight:           errors relevance settings plugins model api
 program:             codex engine engine.client errors wire service prompt relevance karma machine model codices answering reports
 model_switch:        codex errors wire service settings model codices api program
-bootstrap:           formatters codex engine.builtin errors wire service prompt relevance karma settings plugins model codices answering reports program
+bootstrap:           formatters codex engine.builtin errors wire service prompt relevance karma settings plugins machine model codices answering reports program
 daemon:              errors logs wire settings instance systemd model codices api program model_switch bootstrap
 cli:                 wire
 """  # noqa: E501 - a table

@@ -142,10 +142,18 @@ class TraceStore:
     """One user never sees another's: whoever reads says whose. Every method raises LoreError for a file that cannot be
     read or written. For one thread."""
 
-    def __init__(self, path: Path, days: float, most: int, clock: Callable[[], float] = time.time) -> None:
-        """Keeps traces for so many days, and at most so many bytes. A damaged file is put aside. Raises LoreError for a
-        newer or foreign one."""
-        self.path, self.days, self.most, self.clock = path, days, most, clock
+    def __init__(
+        self,
+        path: Path,
+        days: float,
+        most: int,
+        clock: Callable[[], float] = time.time,
+        aging: Callable[[], float] | None = None,
+    ) -> None:
+        """Keeps traces for so many days, by the clock `aging` (`clock` where there is none), and at most so many bytes. A
+        damaged file is put aside. Raises LoreError for a newer or foreign one."""
+        self.path, self.days, self.most = path, days, most
+        self.clock, self.aging = clock, aging or clock
         with translated():
             try:
                 self.connection = self._opened()
@@ -216,7 +224,7 @@ class TraceStore:
 
     def prune(self) -> None:
         """Drops what is older than may be; then, of too many bytes, the oldest, those with an up vote last."""
-        old = self._read("SELECT number FROM traces WHERE created < ?", self.clock() - self.days * DAY)
+        old = self._read("SELECT number FROM traces WHERE created < ?", self.aging() - self.days * DAY)
         too_many = self.held > self.most
         for (number,) in old:
             self._drop(number)

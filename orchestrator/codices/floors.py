@@ -115,7 +115,7 @@ class IdentityFiles:
         raise NotFound(f"no identity named {name!r}", f"{known}; they lie in {self._folder}")
 
     def _is_there(self, name: str) -> bool:
-        return "/" not in name and "\0" not in name and os.path.lexists(self._folder / f"{name}.md")
+        return "/" not in name and "\0" not in name and os.path.lexists(f"{self._folder}/{name}.md")
 
 
 def _text_of(path: Path) -> str:
@@ -192,9 +192,9 @@ class ServingIdentities:
 
         Where the file of the default identity is not there, the one that ships takes its place. Raises NotFound.
         """
-        if name is None and self.default != self._identities.chosen:
-            return replace(self.now(codex, self.default), absent=self._identities.chosen)
         wanted = name or self.default
+        if name is None and wanted != self._identities.chosen:
+            return replace(self.now(codex, wanted), absent=self._identities.chosen)
         last = self._last(codex.name if codex else "", wanted)
         try:
             newest = self._identities.get(wanted, self._model()[1])

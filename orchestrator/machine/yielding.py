@@ -12,6 +12,9 @@ What brings the engine back while others hold the memory excuses it until nobody
 calm: others' growth must not end the model between two questions of one conversation, nor as a pause ends, when the
 level still is what it was. No question ends a pause.
 
+How long a pause and idleness last is told by a clock that nobody sets: a wall clock that is set forward ends no pause, and
+one that is set back makes none longer. What is shown and kept in the file are times of the wall clock.
+
 Pauses are kept in a file, written before they take effect, and outlast the daemon. One that lasts as long as its client's
 connection is kept `RETURN_S` for that client to come back.
 """
@@ -27,16 +30,19 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from governor.settings import YieldSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
+from orchestrator.machine.clock import SteadyClock
 
 log = logging.getLogger("lorekeep.governor")
 
 QUIET_S = 60.0
 RETURN_S = 15.0
 AGAIN_S = 5.0  # after a fault of ours
+ASLEEP_S = 60.0  # between two looks at the least: a timer does not count the time in which the machine sleeps
 
 
 class Cause(StrEnum):
@@ -47,8 +53,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Pause:
-    """`since` and `until` in seconds since 1970; without `until` it ends by a request. `held`: its client's connection
-    keeps it."""
+    """`since` and `until` in seconds of the steady clock, in the file in those of the wall clock; without `until` it ends
+    by a request. `held`: its client's connection keeps it."""
 
     name: str
     since: float
@@ -89,7 +95,7 @@ class YieldState:
     worked: float = 0.0
 
 
-# -- events: `now` in seconds since 1970
+# -- events: `now` in seconds of the steady clock
 
 
 @dataclass(frozen=True)
@@ -216,6 +222,14 @@ def next_look(state: YieldState, settings: YieldSettings) -> float | None:
     return min(moments, default=None)
 
 
+Timed = TypeVar("Timed", Pause, Away)
+
+
+def shifted(one: Timed, by: float) -> Timed:
+    """The same in seconds of another clock."""
+    return replace(one, since=one.since + by, until=None if one.until is None else one.until + by)
+
+
 # -- pauses on disk
 
 
@@ -265,7 +279,7 @@ class Yielding:
         grace_s: float,
         busy: Callable[[bool], None],
         look: Callable[[], Awaitable[object]],
-        clock: Callable[[], float] = time.time,
+        clock: SteadyClock | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
@@ -273,8 +287,9 @@ class Yielding:
         self._grace_s = grace_s
         self._busy = busy
         self._look = look
-        self._clock = clock
+        self._clock = clock = clock or SteadyClock()
         self._moved = asyncio.Event()
+        self._due: float | None = None  # when `_follow` looks again by itself
         self._names = count(1)
         self._task: asyncio.Task[None] | None = None
         self._gone: bool | None = None  # None before the beginning
@@ -302,8 +317,9 @@ class Yielding:
 
     @property
     def away(self) -> Away | None:
-        """Why the engine is away, or about to leave."""
-        return away_of(self._state)
+        """Why the engine is away, or about to leave; in times of the wall clock."""
+        found, shift = away_of(self._state), self._clock.shift
+        return found if found is None or not shift else shifted(found, shift)
 
     @property
     def paused(self) -> Away | None:
@@ -367,16 +383,24 @@ class Yielding:
         state = decide(self._state, event, self._settings)
         if state.pauses != self._state.pauses:
             try:
-                write_pauses(self._file, state.pauses)
+                write_pauses(self._file, tuple(shifted(one, self._clock.shift) for one in state.pauses))
             except OSError as fault:
                 if isinstance(event, PauseBegan):
                     raise
                 log.warning("a pause that has ended may come back with the next daemon: %s", fault)
         if state != self._state:
-            self._state = state
-            if self.away is not None:
-                self._client.paused_for(self.away.words())
-            self._wake()
+            before, self._state = self._state, state
+            if (away := self.away) is not None:
+                self._client.paused_for(away.words())
+            if self._is_news(before):
+                self._wake()
+
+    def _is_news(self, before: YieldState) -> bool:
+        """Whether somebody waits for this change: not one of every question that comes and goes."""
+        if (before.pauses, away_of(before)) != (self._state.pauses, away_of(self._state)):
+            return True
+        at = next_look(self._state, self._settings)
+        return at is not None and (self._due is None or at < self._due)
 
     def _wake(self) -> None:
         moved, self._moved = self._moved, asyncio.Event()
@@ -420,9 +444,9 @@ class Yielding:
 
     async def _pass(self, moved: asyncio.Event) -> None:
         """Until something happens, or time alone changes the state."""
-        at = next_look(self._state, self._settings)
+        self._due = at = next_look(self._state, self._settings)
         try:
-            async with asyncio.timeout(None if at is None else max(0.0, at - self._clock())):
+            async with asyncio.timeout(None if at is None else min(ASLEEP_S, max(0.0, at - self._clock()))):
                 await moved.wait()
         except TimeoutError:
             now = self._clock()

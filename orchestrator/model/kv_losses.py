@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,14 +27,16 @@ from orchestrator.wire.replies import KvLossEvent, KvLossProgress
 KV_LOSSES = "kv-losses.json"  # beside the databases
 TOKENS, LEAST = 2_048, 256  # of the text: as many as are measured, and fewer of which nothing is learned
 MEASURED = "q8_0"  # where KV is not quantised: what it could be instead
+Losses = dict[str, dict[str, object]]  # of each model, by type
 log = logging.getLogger("lorekeep")
 
 
 @dataclass(frozen=True)
 class KvLosses:
-    """Those of all models, in a file of this folder."""
+    """Those of all models, in a file of this folder, which is read again where it is another."""
 
     folder: Path
+    _seen: dict[tuple[int, int], Losses] = field(default_factory=dict)  # the last one, by its inode and time
 
     def of(self, model: Path, shape: ModelShape) -> dict[str, KvLoss]:
         """By type."""
@@ -53,13 +55,22 @@ class KvLosses:
         except (OSError, SettingsError) as error:
             log.warning("what KV type %s changes was measured and is not kept: %s", kind, error)
 
-    def _read(self) -> dict[str, dict[str, object]]:
+    def _read(self) -> Losses:
+        file = self.folder / KV_LOSSES
         try:
-            found = json.loads((self.folder / KV_LOSSES).read_bytes())
+            found = file.stat()
+            stamp = found.st_ino, found.st_mtime_ns
+            if stamp not in self._seen:
+                self._seen.clear()
+                self._seen[stamp] = losses_of(json.loads(file.read_bytes()))
+            return self._seen[stamp]
         except (OSError, ValueError):
             return {}
-        known = found.items() if isinstance(found, dict) else ()
-        return {key: kept for key, kept in known if isinstance(kept, dict)}
+
+
+def losses_of(content: object) -> Losses:
+    known = content.items() if isinstance(content, dict) else ()
+    return {key: kept for key, kept in known if isinstance(kept, dict)}
 
 
 def key_of(model: Path, shape: ModelShape) -> str:

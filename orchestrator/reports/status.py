@@ -143,7 +143,7 @@ class About:
         )
 
     def kv(self) -> tuple[str, KvLoss | None]:
-        """The type of values that the model has, and what it changes where that was measured. Reads a file."""
+        """The type of values that the model has, and what it changes where that was measured. Looks at a small file."""
         plan = self._plan
         return plan.values, self.losses.of(self.model.path, self.model.shape).get(plan.values)
 

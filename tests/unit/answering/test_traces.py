@@ -16,6 +16,7 @@ from orchestrator.answering.traces import APPLICATION, MIGRATIONS, TracedTurn, T
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import Kind
+from orchestrator.machine.clock import SteadyClock
 from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.gate import relevance
 from orchestrator.relevance.ledger import RuleFigures
@@ -136,6 +137,24 @@ def test_of_too_many_bytes_the_oldest_go_first_and_those_voted_up_last(opened: C
     assert names(store) == ["trace5", "trace0"]
     assert store.held <= store.most
     check(store)
+
+
+@pytest.mark.parametrize("by", [400 * DAY, -400 * DAY])
+def test_a_wall_clock_that_is_set_deletes_no_trace_and_what_is_too_old_goes(tmp_path: Path, by: float) -> None:
+    passed, wall = [0.0], [1.7e9]
+    clock = SteadyClock(lambda: wall[0] + passed[0], lambda: passed[0])
+    store = TraceStore(tmp_path / "traces.sqlite3", 30, 10**9, lambda: wall[0] + passed[0], clock.oldest)
+    store.keep(traced("before"))
+    wall[0] += by
+    store.keep(traced("behind"))
+    passed[0] += 29 * DAY
+    store.prune()
+    assert names(store) == ["behind", "before"]
+    wall[0] -= by
+    passed[0] += 2 * DAY
+    store.prune()
+    assert "before" not in names(store)
+    store.close()
 
 
 def test_a_full_disk_loses_traces_and_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

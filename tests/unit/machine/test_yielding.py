@@ -10,6 +10,7 @@ from governor.settings import YieldSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.model import EngineSpec
+from orchestrator.machine.clock import SteadyClock
 from orchestrator.machine.yielding import Cause, Pause, Yielding, read_pauses, write_pauses
 
 pytestmark = pytest.mark.anyio
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.anyio
 class Running:
     """`looked`: how often the machine was read before a return."""
 
-    def __init__(self, folder, settings):
+    def __init__(self, folder, settings, clock=None):
         self.client, self.looked, self.asked = EngineClient(EngineSpec("fake")), 0, []
         self.file = folder / "paused.json"
-        self.yielding = Yielding(self.client, settings, self.file, 1.0, self.asked.append, self.look)
+        self.yielding = Yielding(self.client, settings, self.file, 1.0, self.asked.append, self.look, clock)
 
     async def look(self):
         self.looked += 1
@@ -31,8 +32,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder, **settings):
-    run = Running(folder, YieldSettings(**{"idle_s": 0.0, **settings}))
+async def running(folder, clock=None, **settings):
+    run = Running(folder, YieldSettings(**{"idle_s": 0.0, **settings}), clock)
     with anyio.fail_after(SOON):
         run.yielding.begin()
         run.yielding.start()
@@ -105,3 +106,64 @@ async def test_a_pause_that_cannot_be_written_is_none(tmp_path):
         with pytest.raises(OSError, match=r"paused\.json"):
             await run.yielding.pause("one")
         assert run.yielding.away is None
+
+
+class Clocks:
+    """The time that passes, and a wall clock that somebody sets."""
+
+    def __init__(self):
+        self.passed, self.wall = 0.0, 1_000_000.0
+        self.clock = SteadyClock(lambda: self.wall + self.passed, lambda: self.passed)
+
+
+@pytest.mark.parametrize("by", [365 * 86_400.0, -365 * 86_400.0])
+async def test_a_wall_clock_that_is_set_neither_ends_a_pause_nor_makes_it_longer(tmp_path, by):
+    clocks = Clocks()
+    async with running(tmp_path, clocks.clock) as run:
+        await run.yielding.pause("training", 3600.0)
+        clocks.wall += by
+        clocks.passed = 3599.0
+        run.yielding.memory_read("", True)
+        away = run.yielding.away
+        assert (away.since, away.until) == (clocks.wall, clocks.wall + 3600.0), "as the wall clock has it now"
+        clocks.passed = 3601.0
+        run.yielding.memory_read("", True)
+        assert run.yielding.away is None
+        await run.client.ensure_ready()
+
+
+@pytest.mark.parametrize("by", [365 * 86_400.0, -365 * 86_400.0])
+async def test_a_wall_clock_that_is_set_makes_nobody_idle_and_keeps_no_idle_engine(tmp_path, by):
+    clocks = Clocks()
+    async with running(tmp_path, clocks.clock, idle_s=600.0) as run:
+        await run.client.ensure_ready()
+        clocks.wall += by
+        clocks.passed = 599.0
+        run.yielding.memory_read("", False)
+        assert run.yielding.away is None
+        clocks.passed = 601.0
+        run.yielding.memory_read("", False)
+        assert run.yielding.away.cause is Cause.IDLE
+        await run.gone()
+
+
+async def test_a_pause_is_kept_in_the_times_of_the_wall_clock_that_the_next_daemon_has(tmp_path):
+    clocks = Clocks()
+    async with running(tmp_path, clocks.clock) as run:
+        clocks.wall += 5000.0
+        await run.yielding.pause("training", 60.0)
+        (kept,) = read_pauses(run.file, clocks.wall)
+        assert (kept.since, kept.until) == (clocks.wall, clocks.wall + 60.0)
+
+
+async def test_questions_that_come_and_go_wake_nobody_who_waits_for_the_memory(tmp_path):
+    async with running(tmp_path, idle_s=600.0) as run:
+        await run.client.ensure_ready()
+        with run.yielding.question():  # the first is looked at by who follows
+            await anyio.lowlevel.checkpoint()
+        await anyio.wait_all_tasks_blocked()
+        moved = run.yielding._moved
+        for _ in range(3):
+            with run.yielding.question():
+                await anyio.lowlevel.checkpoint()
+        assert run.yielding._moved is moved
