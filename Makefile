@@ -4,6 +4,7 @@
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_ARGS ?=
 SECONDS ?= 60
 MODEL ?=
 BIN := .venv/bin
@@ -30,7 +31,7 @@ nightly: install  ## the laws, each with 10,000 generated cases where it sets no
 	@HYPOTHESIS_PROFILE=nightly LORE_SOAK_TURNS=10000 LORE_SOAK_REAL_TURNS=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 7200 tests/laws tests/unit/governor tests/unit/prompt tests/soak/test_chaos.py tests/soak/test_daemon_chaos.py $(PYTEST_ARGS)
 
 fuzz: install   ## whatever the OpenAPI document allows, and what not, to a daemon of its own: a minute, or SECONDS=900
-	@$(BIN)/python scripts/fuzz.py --seconds $(SECONDS)
+	@$(BIN)/python scripts/fuzz.py --seconds $(SECONDS) $(FUZZ_ARGS)
 
 check: install  ## lint, format, strict types
 	$(BIN)/ruff check .

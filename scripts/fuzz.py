@@ -40,6 +40,7 @@ expected-statuses = ["2xx", "3xx", "4xx", "503"]
 """
 ENDLESS = "/v1/events"
 REQUEST_S = 60  # an answer that fills the window, on a busy machine: in 20 s two did not end
+GUEST = ["query", "search", "codex:read"]  # of one who may only ask
 RESUME_S = 0.5  # a pause that a request began lasts no longer
 
 
@@ -48,7 +49,7 @@ def main() -> None:
     install()
     with tempfile.TemporaryDirectory(prefix="lore-fuzz-") as name:
         folder = Path(name)
-        with running(folder) as (daemon, url, token):
+        with running(folder, "guest" if options.guest else "owner") as (daemon, url, token):
             begun = time.monotonic()
             status = fuzz(folder, url, token, options)
             say(f"{time.monotonic() - begun:.0f} s")
@@ -64,6 +65,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--examples", type=int, default=50, help="requests of each kind to a route at a time (default 50)"
     )
+    parser.add_argument("--guest", action="store_true", help=f"with a token for {', '.join(GUEST)} alone")
     parser.add_argument("--seed", type=int, help="of an earlier run, to repeat it")
     parser.add_argument("more", nargs="*", help="options of schemathesis, behind --")
     return parser.parse_args()
@@ -83,14 +85,16 @@ def install() -> None:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[PrivateDaemon, str, str]]:
-    """The daemon with one codex, its address and its owner's token. Pauses end by themselves, as nobody else is there."""
+def running(folder: Path, sigil: str) -> Iterator[tuple[PrivateDaemon, str, str]]:
+    """The daemon with one codex, its address and a token of this sigil. Pauses end by themselves, as nobody else is
+    there."""
     token, port = secrets.token_urlsafe(32), free_port()
     daemon = PrivateDaemon(folder, models=build_cache() / "models", environment={"LORE_MODEL__CONTEXT": "8192"})
     place = folder / "config" / "lorekeep"
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest = hashlib.sha256(token.encode()).hexdigest()
-    (place / "config.toml").write_text(f'[tokens.fuzz]\nsha256 = "{digest}"\nsigil = "owner"\n')
+    guest = f'[sigils.guest]\nscopes = {json.dumps(GUEST)}\ncodices = ["vaults"]\n'
+    (place / "config.toml").write_text(f'{guest}[tokens.fuzz]\nsha256 = "{digest}"\nsigil = "{sigil}"\n')
     source = folder / "vaults"
     source.mkdir()
     (source / "zebra.py").write_text(
