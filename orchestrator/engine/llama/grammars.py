@@ -29,7 +29,7 @@ from orchestrator.engine.llama.calls import (
     parameters_of,
     written_with,
 )
-from orchestrator.engine.llama.schema import STRINGS, UNFORESEEN, Words, read, said
+from orchestrator.engine.llama.schema import STRINGS, UNFORESEEN, Words, read, said, shared
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -90,21 +90,20 @@ class Grammars:
         schema, calls = key
         try:
             return (
-                self._with_calls(schema, calls)
-                if calls
-                else self._matcher(json.dumps({"grammars": [json_grammar(self._tried(read(schema)))]}))
+                self._with_calls(schema, calls) if calls else self._matcher([json_grammar(self._tried(read(schema)))])
             )
         except SchemaRefused as refused:
             return SchemaRefused(said(str(refused)))
         except UNFORESEEN as error:
             return SchemaRefused(said(f"no grammar can be made of the JSON schema: {in_words(error)}"))
 
-    def _matcher(self, grammar: str) -> "LLMatcher":
+    def _matcher(self, grammars: Sequence[Words]) -> "LLMatcher":
         # Imported late: it is needed for constrained answers alone.
         from llguidance import LLMatcher, LLParserLimits
 
         limits = LLParserLimits(step_lexer_fuel=STEP_FUEL, max_lexer_states=MOST_STATES, verbose_errors=False)
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
+        written = json.dumps({"grammars": grammars}, ensure_ascii=False, allow_nan=False)
+        matcher = LLMatcher(self._tokenizer, written, log_level=0, limits=limits)
         if matcher.is_error():
             raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
         Constraint(matcher.deep_copy(), lambda: None).mask()  # a reference that is only itself allows nothing
@@ -115,7 +114,7 @@ class Grammars:
         Raises SchemaRefused."""
         for pattern, begun, place in ambiguous(words):
             try:
-                constraint = Constraint(self._matcher(json.dumps({"grammars": [json_grammar(place)]})), lambda: None)
+                constraint = Constraint(self._matcher([json_grammar(place)]), lambda: None)
                 for token in self._tokenizer.tokenize_str(begun):
                     constraint.accept(token)
                 constraint.mask()
@@ -129,10 +128,12 @@ class Grammars:
         answer = {"answer": self._tried(read(schema))} if schema else {}
         parts = [self._arguments(at, tool, rules.form, spelling) for at, tool in enumerate(rules.tools)]
         try:
-            return self._matcher(grammar_of(answer_of(rules, parts, spelling, with_schema=bool(schema)), answer, parts))
+            return self._matcher(
+                grammars_of(answer_of(rules, parts, spelling, with_schema=bool(schema)), answer, parts)
+            )
         except SchemaRefused:  # of which tool is known once each is compiled by itself
             parts = [self._arguments(at, tool, rules.form, spelling, alone=True) for at, tool in enumerate(rules.tools)]
-        return self._matcher(grammar_of(answer_of(rules, parts, spelling, with_schema=bool(schema)), answer, parts))
+        return self._matcher(grammars_of(answer_of(rules, parts, spelling, with_schema=bool(schema)), answer, parts))
 
     def _arguments(
         self, at: int, tool: OfferedTool, form: CallForm, spelling: Spelling, *, alone: bool = False
@@ -142,7 +143,7 @@ class Grammars:
             parameters = self._tried(parameters_of(tool.parameters, strict=tool.strict))
             part = arguments_of(at, parameters, form.style, spelling)
             if alone:
-                self._matcher(grammar_of("\n".join([f"start: args_{at}", TEXT, ANY_NAME, *part.rules]), {}, [part]))
+                self._matcher(grammars_of("\n".join([f"start: args_{at}", TEXT, ANY_NAME, *part.rules]), {}, [part]))
         except (SchemaRefused, *UNFORESEEN) as error:
             if tool.strict:
                 reason = error if isinstance(error, SchemaRefused) else in_words(error)
@@ -210,11 +211,11 @@ class Constraint:
         return SchemaRefused("the JSON schema allows nothing, or is too ambiguous")
 
 
-def grammar_of(lark: str, schemas: Mapping[str, Any], parts: Sequence[Part] = ()) -> str:
+def grammars_of(lark: str, schemas: Mapping[str, Any], parts: Sequence[Part] = ()) -> list[Words]:
     """Of rules, and of the JSON schemas that they name."""
     named = {**schemas, **{name: words for part in parts for name, words in part.schemas.items()}}
     grammars = [{**json_grammar(words), "name": name} for name, words in named.items()]
-    return json.dumps({"grammars": [{"lark_grammar": lark}, *grammars]})
+    return [{"lark_grammar": lark}, *grammars]
 
 
 def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
@@ -241,16 +242,14 @@ def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
     yield from found.values()
 
 
-def json_grammar(words: Any) -> dict[str, Any]:
+def json_grammar(words: Any) -> Words:
     """Of a schema that was read. Raises ValueError."""
-    from llguidance import LLMatcher
-
-    taken = json.dumps(words, ensure_ascii=False, allow_nan=False)
-    escapes = ESCAPES + "u" if CONTROL.search(taken) else ESCAPES
+    if not isinstance(words, dict):
+        raise ValueError("it should be an object")
+    escapes = ESCAPES + "u" if CONTROL.search(json.dumps(words, ensure_ascii=False)) else ESCAPES
     # A oneOf is an anyOf here: the door has seen to it that no answer fits several alternatives.
-    options: Any = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
-    found: dict[str, Any] = json.loads(LLMatcher.grammar_from_json_schema(taken, overrides=options))["grammars"][0]
-    return found
+    options: Words = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
+    return {"json_schema": {**shared(words), "x-guidance": options}}
 
 
 def in_words(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import llama_cpp as lib
 import numpy as np
 import pytest
+from support.call_forms import CODER, HERMES, PYTHONIC
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
@@ -18,13 +19,6 @@ from orchestrator.engine.llama.sampler import LlamaSampler
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.vocab import Vocabulary
 
-HERMES = CallForm(
-    trigger="<tool_call>",
-    begin='<tool_call>\n{"name": "',
-    before='", "arguments": ',
-    end="}\n</tool_call>",
-    between='\n<tool_call>\n{"name": "',
-)
 LIST = CallForm("<|tool_call>", '<|tool_call>[{"name": "', '", "arguments": ', "}", ', {"name": "', "]<tool_call|>")
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 LINES = {"type": "object", "properties": {"from": {"type": "integer", "minimum": 1}}}
@@ -157,16 +151,6 @@ def test_a_tool_without_parameters_takes_none(says: Says) -> None:
 
 # ---- arguments one by one ----------------------------------------------------------------------------------------------
 
-CODER = CallForm(
-    "<tool_call>",
-    "<tool_call>\n<function=",
-    ">\n",
-    "</function>\n</tool_call>",
-    "\n<tool_call>\n<function=",
-    style=ArgumentForm("<parameter=", ">\n", "\n</parameter>\n", quote=""),
-)
-WORDS = ("True", "False", "None")
-PYTHONIC = CallForm("[", "[", "(", ")", ", ", "]", ArgumentForm(equals="=", between=", ", words=WORDS))
 MARKED = CallForm(
     "<|tool_call>", "<|tool_call>call:", "{", "}<tool_call|>", style=ArgumentForm("", ":", "", ",", quote='<|"|>')
 )

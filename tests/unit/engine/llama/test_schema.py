@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hostile_schemas import (
+    EVERY_HOSTILE,
+    GROWING,
+    HOLDING,
+    LARGE,
+    LONGEST_S,
+    MOST_MB,
+    pattern,
+    token_times,
+)
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
@@ -24,10 +35,10 @@ from orchestrator.engine.llama.grammars import KEPT, Constraint, Grammars
 from orchestrator.engine.llama.schema import (
     ANNOTATIONS,
     ENFORCED,
-    FORMATS,
     MOST_SAID,
     SAYS_NOTHING,
     read,
+    shared,
 )
 from orchestrator.engine.vocab import Vocabulary
 
@@ -63,10 +74,6 @@ def takes(schemas: Grammars, vocabulary: Vocabulary) -> Callable[[Any, str], boo
         return bool(constraint.mask()[WORDS - 1])
 
     return takes
-
-
-def pattern(text: str) -> str:
-    return json.dumps({"type": "string", "pattern": text})
 
 
 def nested(depth: int) -> str:
@@ -439,6 +446,36 @@ def test_every_answer_fits_its_schema_whatever_the_model_would_rather_say(
     assert ended > 100
 
 
+def written_out(words: Any, definitions: dict[str, Any]) -> Any:
+    """With the definitions in the places that `shared` took them from."""
+    if isinstance(words, list):
+        return [written_out(one, definitions) for one in words]
+    if not isinstance(words, dict):
+        return words
+    name = str(words.get("$ref", "")).removeprefix("#/$defs/")
+    if name.startswith("shared"):
+        return definitions[name]
+    return {key: written_out(one, definitions) for key, one in words.items() if key != "$defs"}
+
+
+def test_what_stands_in_many_places_is_one_definition_and_the_schema_says_the_same() -> None:
+    for seed in range(300):
+        words = read(json.dumps(composed(random.Random(seed))))
+        found = shared(words)
+        assert written_out(found, found.get("$defs", {})) == words, seed
+        definitions = list(map(json.dumps, found.get("$defs", {}).values()))
+        assert len(definitions) == len(set(definitions)), seed
+
+
+def test_a_definition_that_is_shared_takes_no_name_of_the_schema(takes: Callable[[Any, str], bool]) -> None:
+    ports = {f"p{number}": {"type": "integer", "minimum": 1, "maximum": 9} for number in range(20)}
+    kept = {"a": {"$ref": "#/$defs/shared0"}, "b": {"allOf": [{"minimum": 1, "maximum": 9}, {"type": "integer"}]}}
+    schema = {"$defs": {"shared0": {"const": 77}}, "properties": {**ports, **kept}}
+    assert json.dumps(shared(read(json.dumps(schema)))).count('"maximum"') == 3
+    assert takes(schema, '{"p0":1,"p19":9,"a":77,"b":3}')
+    assert [text for text in ('{"p0":0}', '{"p19":10}', '{"a":1}', '{"b":0}') if takes(schema, text)] == []
+
+
 # ---- schemas that mean harm ------------------------------------------------------------------------------------------
 
 KEYWORDS = sorted(ENFORCED | ANNOTATIONS | SAYS_NOTHING.keys() | {"not"})
@@ -502,20 +539,6 @@ def test_a_hostile_pattern_is_refused_or_costs_little_a_token(
     walk(schemas, pattern(f"^({inner})$" if anchored else inner), seed)
 
 
-HOLDING = [
-    "^((a|a|a)*){1000}(b+)+$",
-    "^((a?){100}){30}b$",
-    "^(([^b]*){30}){30}$",
-    "^(.*.*.*){300}$",
-    "^([ab]?[ab]?[ab]?){60}$",
-    "^(.*a.*){20}$",
-    "^(.{0,70}){70}$",
-    "^a{5000}$",
-    "^" + "a?" * 3000 + "$",
-    "(a|b)*a(a|b){30}c",
-]
-
-
 @pytest.mark.parametrize("text", HOLDING)
 def test_an_ambiguous_pattern_costs_little_a_token(schemas: Grammars, text: str) -> None:
     walk(schemas, pattern(text), 0, steps=60)
@@ -530,57 +553,12 @@ def test_a_pattern_that_no_answer_could_get_through_is_refused_before_any_begins
         schemas.constraint(place.format(json.dumps(WORDY)))
 
 
-def both(name: str) -> dict[str, Any]:
-    return {"allOf": [{"$ref": f"#/$defs/{name}"}, {"properties": {"x": {}}}]}
-
-
-def named(start: int, many: int) -> dict[str, Any]:
-    return {"properties": {f"{number:x}": {} for number in range(start, start + many)}}
-
-
-TWICE = {f"d{n}": {"properties": {"l": both(f"d{n + 1}"), "r": both(f"d{n + 1}")}} for n in range(40)}
-CHAIN = {f"c{n}": {"$ref": f"#/$defs/c{n + 1}"} for n in range(700)}
-ANY = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
-LISTS = {"type": "array", "items": {"type": "string", "maxLength": 3}, "maxItems": 1000}
-GROWING = {
-    "definitions that name the next one twice": {"$defs": {**TWICE, "d40": {"properties": {}}}, "$ref": "#/$defs/d0"},
-    "alternatives that name the next ones twice": {
-        "$defs": {**ANY, "d40": {"anyOf": [{"const": n} for n in range(20)]}}, "$ref": "#/$defs/d0"
-    },
-    "many properties, merged": {"allOf": [named(400 * part, 400) for part in range(10)]},
-    "many references to a chain of them": {"$defs": {**CHAIN, "c700": {}}, "allOf": [{"$ref": "#/$defs/c0"}] * 1000},
-    "a whole merged with itself": {"properties": {"a": both("a")}, "$defs": {"a": {"properties": {"b": both("a")}}}},
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("schema", GROWING.values(), ids=GROWING)
 def test_a_schema_that_grows_when_it_is_written_out_is_refused_at_once(schemas: Grammars, schema: Any) -> None:
     began = time.thread_time()
     with pytest.raises(SchemaRefused, match=r"too many parts|properties; at most|too large|recursion|level exceeded"):
         schemas.constraint(json.dumps(schema, separators=(",", ":")))
     assert time.thread_time() - began < 3.0
-
-
-LARGE = {
-    "references": {
-        "$defs": {f"d{n}": {} for n in range(1200)}, "prefixItems": [{"$ref": f"#/$defs/d{n}"} for n in range(1200)]
-    },
-    "patterns": {"prefixItems": [{"type": "string", "pattern": f"^(a|b){{{n}}}[a-z]*$"} for n in range(900)]},
-    "objects": {"prefixItems": [named(0, 400) for _ in range(12)]},
-    "constants": {"enum": list(range(9000))},
-    "constants that begin alike": {"enum": [f"src/parts/name_{number}.py" for number in range(2000)]},
-    "constants that each begin the next one": {"enum": ["a" * n for n in range(1, 350)]},
-    "alternatives": {"anyOf": [{"type": "string", "maxLength": n % 1000} for n in range(1500)]},
-    "objects that begin alike": {"oneOf": [{"properties": {"kind": {"const": n}, "x": {}}} for n in range(900)]},
-    "patterns of properties": {"patternProperties": {f"^{n:x}": {} for n in range(16, 80)}},
-    "parts": {"prefixItems": [{}] * 4900},
-    "long lists behind a long name": {
-        "properties": {"x" * 20_000: {"properties": {f"{n:x}": LISTS for n in range(300)}}}
-    },
-    "parts that require much": {
-        "$defs": {"a": {"required": [f"{n:x}" for n in range(4000)]}}, "allOf": [{"$ref": "#/$defs/a"}] * 1000
-    },
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("schema", LARGE.values(), ids=LARGE)
@@ -599,59 +577,18 @@ def test_the_deepest_pattern_is_taken_in_the_deepest_schema(schemas: Grammars) -
     assert read(json.dumps({"const": '"' + "[{" * 100})), "brackets in a string are text"
 
 
-HOSTILE_SCHEMAS = [
-    json.dumps({"const": '" | ' + "(" * 60_000}),
-    json.dumps({"enum": ['\\" | ' + "(" * 30_000]}),
-    json.dumps({"type": "object", "properties": {'"' + "(" * 30_000: {}}}),
-    json.dumps({"$defs": {"x " + "(" * 9000: {"items": {"$ref": "#/$defs/x " + "(" * 9000}, "type": "array"}}})[:-1]
-    + ', "$ref": "#/$defs/x ' + "(" * 9000 + '"}',
-    pattern("^((a{900}){900}){900}$"),
-    pattern("(" * 256),
-    pattern("^" + "(" * 9000 + "a" + ")*" * 9000 + "$"),
-    json.dumps({"type": "integer", "maximum": 10**400}),
-    json.dumps({"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
-    json.dumps({"type": "array", "minItems": 1, "items": {"$ref": "#"}}),
-    json.dumps({"type": "string", "minLength": 5000, "maxLength": 5000}),
-    *(json.dumps({"type": "string", "format": name}) for name in FORMATS),
-]  # fmt: skip
-
-MOST_MB = 100.0
-LONGEST_S = 0.02  # of this thread for a token, while all others wait
-
-
 @pytest.fixture(scope="module")
 def many_words(qwen_model: Path) -> Grammars:
     """Of 151,936 words, as a real model has."""
     return Grammars(lib.llama_model_get_vocab(vocabulary_model(qwen_model)))
 
 
-EVERY_HOSTILE = [*map(pattern, HOLDING), *map(json.dumps, [*GROWING.values(), *LARGE.values()]), *HOSTILE_SCHEMAS]
-
-
 @pytest.mark.parametrize("schema", EVERY_HOSTILE, ids=range(len(EVERY_HOSTILE)))
 def test_no_token_of_a_hostile_schema_holds_up_the_others(many_words: Grammars, schema: str) -> None:
     """The best of three walks of the same tokens: what else runs here may hold up any of them. Each has the schema compiled
     anew, because answers to one schema share what its patterns were found to be."""
-    walks = [token_times(many_words, schema + " " * number) for number in range(3)]
+    walks = [token_times(partial(many_words.constraint, schema + " " * number)) for number in range(3)]
     assert max(map(min, *walks), default=0) <= LONGEST_S
-
-
-def token_times(schemas: Grammars, schema: str, steps: int = 40) -> list[float]:
-    """Seconds of this thread for each of some random tokens."""
-    draw, found = random.Random(1), list[float]()
-    with suppress(SchemaRefused):
-        constraint = schemas.constraint(schema)
-        for _ in range(steps):
-            began = time.thread_time()
-            mask = constraint.mask()
-            asked = time.thread_time()
-            token = int(draw.choice(np.flatnonzero(mask)))
-            decided = time.thread_time()
-            constraint.allows(token)
-            constraint.forced()
-            constraint.accept(token)
-            found.append(time.thread_time() - decided + asked - began)
-    return found
 
 
 def test_a_long_answer_to_a_pattern_meets_no_limit_of_a_single_token(many_words: Grammars, qwen_model: Path) -> None:
