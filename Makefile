@@ -1,6 +1,6 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test nightly fuzz check format docs bench bench-real bounds lock clean
+.PHONY: help install demo test nightly fuzz check format docs pictures bench bench-real bounds lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -46,6 +46,10 @@ format: install ## rewrite what check would refuse
 
 docs: install   ## write docs/reference, manual pages and completions anew from the program itself
 	@$(BIN)/python scripts/reference.py
+
+pictures: install  ## docs/pictures anew, from one real run in a terminal, in lore top and in a browser
+	@scripts/system_packages.sh tests
+	@$(BIN)/python scripts/pictures.py
 
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -24,6 +24,7 @@ from orchestrator.cli.terminal import (
     count,
     duration,
     first_time,
+    folded,
     is_terminal,
     listed,
     note,
@@ -32,6 +33,7 @@ from orchestrator.cli.terminal import (
     result_json,
     seconds,
     sooner,
+    width_of,
     work,
 )
 from orchestrator.wire import faults
@@ -223,7 +225,8 @@ def finish(answer: Answer, options: AskOptions, socket: str | None) -> None:
     if answer.finish_reason == "length":
         note(cut(answer, options.max_tokens))
     link = with_links(answer.lore.get("codex"))
-    for line in answer_footer(answer.lore, seen_here(answer.lore), named=options.session is not None):
+    first, *others = answer_footer(answer.lore, seen_here(answer.lore), named=options.session is not None) or [""]
+    for line in filter(None, (folded(first, width_of(sys.stderr)), *others)):
         note(line, link)
     if options.session and answer.lore.get("began") and (near := near_name(options.session, session_names(socket))):
         note(f"the session {options.session} is new; did you mean {near}?")

@@ -87,6 +87,15 @@ def note(text: str, linked: Callable[[str], str] | None = None) -> None:
     to_stderr(faint(linked(harmless) if linked else harmless, sys.stderr) + "\n")
 
 
+def folded(text: str, columns: int | None) -> str:
+    """On as many lines as its parts need, none of which is broken; parts have ` · ` between them."""
+    lines = [""]
+    for part in text.split(" · "):
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines[-1:] = [longer] if columns is None or not lines[-1] or len(longer) <= columns else [lines[-1], part]
+    return "\n".join(lines)
+
+
 def progress(text: str) -> None:
     """One line that rewrites itself; nothing where nobody watches."""
     if is_terminal(sys.stderr):

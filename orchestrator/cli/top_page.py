@@ -110,8 +110,8 @@ def codex_line(codex: CodexLine) -> Line:
     )
     floor = f"{codex.tier}, {count(codex.tokens)} tokens, {size(codex.kv_bytes)}" if codex.tier else "not built yet"
     told = listed(floor, plural(codex.files, "file") if codex.tier else "", codex.fresh)
-    doing = listed(done, loading(codex.load) if codex.load else "")
-    return (codex.name, "bold"), (f"  {told}", ""), (f", {doing}" if doing else "", "computed")
+    doing = listed(done, loading(codex.load) if codex.load else "")  # first: what changes is cut last
+    return (codex.name, "bold"), ("  ", ""), (f"{doing}, " if doing else "", "computed"), (told, "")
 
 
 def loading(load: LoadLine) -> str:
@@ -165,8 +165,10 @@ def job_line(job: TicketLine, columns: int) -> Line:
     else:
         what = "restores" if job.phase == "restoring" else "computes ahead" if job.ahead else "computes"
         told, style = work(what, job.done, job.prompt, job.rate, job.left_s), "computed"
-    more = f"  of {count(job.prompt)} tokens" if columns >= WIDE and job.phase != "answering" else ""
-    return (f"{job.number:>4} ", "dim"), name, (f"  {told}", style), (more, "dim")
+    line = (f"{job.number:>4} ", "dim"), name, (f"  {told}", style)
+    more = f"  of {count(job.prompt)} tokens" if job.phase != "answering" else ""
+    is_room = sum(cells(text) for text, _ in line) + cells(more) <= columns
+    return (*line, (more, "dim")) if is_room else line
 
 
 def job_in_short(job: TicketLine) -> Span:
@@ -190,7 +192,7 @@ def questions(now: Picture, columns: int) -> list[Line]:
 
 
 def question_lines(one: QuestionLine, columns: int) -> Iterator[Line]:
-    told = f"  {count(one.tokens)} tokens, {count(one.computed)} computed, {seconds(one.ttft_ms)} to the first"
+    told = f"  {count(one.tokens)} tokens, {seconds(one.ttft_ms)} to the first"  # what was computed: in each block
     beside = columns >= WIDE
     cached, computed = visible(
         [one.cached, one.computed], max(1, min(40, columns - 2 - len(told)) if beside else columns - 2)
@@ -217,7 +219,8 @@ def files(now: Picture, columns: int) -> list[Line]:
     costs = now.files
     if costs is None:
         return [(("no codex with a prefix is chosen", "dim"),)]
-    rows = [file_line(one, costs.tokens, columns) for one in costs.lines]
+    level = max((len(one.level) for one in costs.lines), default=0)
+    rows = [file_line(one, costs.tokens, columns, level) for one in costs.lines]
     total = (
         f"{count(costs.tokens)} tokens, {size(costs.bytes)} of KV, {plural(len(costs.lines) + costs.left_out, 'row')}"
     )
@@ -225,9 +228,10 @@ def files(now: Picture, columns: int) -> list[Line]:
     return [((total, "dim"),), *rows, *more]
 
 
-def file_line(one: FileCost, whole: int, columns: int) -> Line:
+def file_line(one: FileCost, whole: int, columns: int, level: int) -> Line:
+    """`level`: columns of the widest level."""
     share = f"{100 * one.tokens / whole:5.1f} %" if whole else ""
-    details = f"{share}  {size(one.bytes):>9}  {one.level:<9}" if columns >= WIDE else ""
+    details = f"{share}  {size(one.bytes):>9}  {one.level:<{level}}  " if columns >= WIDE else ""
     return (f"{count(one.tokens):>7}  ", ""), (details, "dim"), (clean(one.path), "floors")
 
 

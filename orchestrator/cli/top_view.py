@@ -87,7 +87,7 @@ class TopView(App[int]):
     #keys { height: 1; dock: bottom; }
     #panes { height: 1fr; layout: vertical; }
     #panes.beside { layout: grid; grid-size: 2 2; }
-    Pane { height: 1fr; border: round $foreground 40%; scrollbar-size-vertical: 1; }
+    Pane { height: 1fr; border: round $foreground 40%; border-title-color: $foreground; scrollbar-size-vertical: 1; }
     Pane:focus { border: round $success; }
     #panes.stacked Pane { height: 3; }
     #panes.stacked Pane.chosen { height: 1fr; }

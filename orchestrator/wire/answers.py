@@ -53,7 +53,7 @@ class StrategyState(ReplyShape):
         description="tokens of the prompt, with what was fetched, and those promised to its answer"
     )
     retrieval_budget: int = Field(description="tokens that may be fetched")
-    steps: tuple[str, ...] = Field((), description="what was tried before")
+    steps: tuple[str, ...] = Field((), description="in the order in which they are taken")
 
 
 class BlockState(ReplyShape):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from private_daemon import LORE
 from support.house import codebase, lent, question, reply, until
-from support.terminals import terminal
+from terminals import terminal
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
 """`lore dash` as a user meets it, in a real browser: one Chromium for all of these."""
 
+import base64
 import json
 import subprocess
 from contextlib import contextmanager
 
 import pytest
+from chromium import chromium
 from private_daemon import LORE
-from support.chromium import chromium
 from support.house import CODES, ask, begun, blocks, codebase, lent, question, reply
 from support.served import served
 
@@ -28,6 +29,22 @@ CONTRAST = """(() => {
     .map((one) => { const [a, b] = [light(getComputedStyle(one).color), light(behind(one))].sort((x, y) => y - x); return [(a + 0.05) / (b + 0.05), one.outerHTML.slice(0, 90)]; })
     .sort((x, y) => x[0] - y[0])[0];
 })()"""  # noqa: E501 - one expression
+
+PIXELS = """(async () => {
+  const image = new Image();
+  image.src = "data:image/png;base64,PNG";
+  await image.decode();
+  const brush = new OffscreenCanvas(image.width, image.height).getContext("2d");
+  brush.drawImage(image, 0, 0);
+  const pixels = brush.getImageData(0, 0, image.width, image.height).data;
+  const colours = new Set();
+  let sum = 0;
+  for (let at = 0; at < pixels.length; at += 4) {
+    sum += pixels[at] + pixels[at + 1] + pixels[at + 2];
+    colours.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
+  }
+  return { light: sum / (3 * 255 * (pixels.length / 4)), colours: colours.size };
+})()"""
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +243,32 @@ def test_it_is_readable_on_a_telephone_and_on_a_large_screen(page, house, scheme
         assert page.value("document.documentElement.scrollWidth") <= width, view
         ratio, where = page.value(CONTRAST)
         assert ratio >= 4.5, (view, where)
+
+
+def seen(browser, png):
+    """How light a picture is, 0 to 1, and how many colours it has, by the browser's own decoder."""
+    tab = browser.page()
+    found = tab.value(PIXELS.replace("PNG", base64.b64encode(png).decode()))
+    tab.close()
+    return found["light"], found["colours"]
+
+
+def test_what_is_seen_is_light_or_dark_as_the_browser_prefers_and_never_blank(browser, page):
+    assert seen(browser, browser.page().picture()) == (1, 1), "an empty page has one colour"
+    page.says("zebra.py", "#card-files")
+    for scheme, is_right in (("light", lambda light: light > 0.8), ("dark", lambda light: light < 0.3)):
+        page.prefer(scheme)
+        light, colours = seen(browser, page.picture())
+        assert (is_right(light), colours > 100) == (True, True), (scheme, light, colours)
+
+
+def test_the_least_part_of_a_bar_is_seen(page, house):
+    lore = ask(house, "walrus")["lore"]
+    opened(page, lore["trace"])
+    (query,) = [one for one in lore["blocks"] if one["kind"] == "query"]
+    assert query["tokens"] > query["cached"]
+    bars = "[...document.querySelectorAll('[data-block=query] .bar > span')]"
+    assert page.value(f"Math.min(...{bars}.map((one) => one.getBoundingClientRect().width))") >= 3
 
 
 def test_the_page_says_that_the_daemon_is_away_and_goes_on_when_it_is_back(page, house):

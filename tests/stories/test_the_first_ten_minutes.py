@@ -4,13 +4,17 @@ The hub is on this machine and holds the quoting model's file under the name of 
 """
 
 import hashlib
+import re
+import shlex
 from pathlib import Path
 
 import pytest
-from support.house import codebase, events, living, question
+from support.house import codebase, events, lent, living, question
 from support.hub import serving
 
 from orchestrator.reports.recommended import published
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +39,18 @@ def hub(first, quoter_model):
     found = {"body": body, "sum": hashlib.sha256(body).hexdigest(), "repository": first.repository}
     with serving(**found, files=(first.file,)) as running:
         yield running
+
+
+def test_the_first_answer_that_the_readme_prints_is_what_the_built_in_model_says(shared_daemon):
+    typed = re.search(
+        r"^\$ lore (load .+)\n\$ lore (ask .+)\n(.+)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert typed, "the README shows a load, a question and its answer"
+    load, ask, printed = (shlex.split(typed[1]), shlex.split(typed[2]), typed[3])
+    with lent(shared_daemon) as daemon:
+        loaded = daemon.lore(*load, cwd=ROOT)
+        assert loaded.returncode == 0, loaded.stderr
+        assert daemon.lore(*ask, cwd=ROOT / load[1]).stdout.strip() == printed
 
 
 def test_one_command_downloads_loads_and_answers_and_goes_on_where_the_line_broke(house, first, hub):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from private_daemon import LORE
-from support.terminals import terminal
+from terminals import terminal
 
 ASKED = "keep it running after you log out (loginctl enable-linger)? [Y/n]:"
 

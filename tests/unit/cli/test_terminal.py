@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import result
+from orchestrator.cli.terminal import folded, result
 
 Shown = Callable[[Callable[[], None]], str]
 
@@ -43,3 +43,9 @@ def test_marks_that_turn_the_direction_of_a_line_are_not_shown(shown: Shown) -> 
 
 def test_a_failure_that_names_what_was_typed_or_read_does_not_drive_the_terminal(shown: Shown) -> None:
     assert shown(Failure(1, "no session s\x1b[31m", "try \x07").show) == "lore: no session s�[31m\n      try �\n"
+
+
+def test_a_line_of_parts_is_folded_between_them_and_in_a_pipe_not_at_all():
+    assert folded("one · two · three", 12) == "one · two\nthree"
+    assert folded("a part that is longer · two", 8) == "a part that is longer\ntwo"
+    assert folded("one · two · three", None) == "one · two · three"

@@ -137,7 +137,7 @@ def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
 )
 def test_a_load_that_runs_is_told_in_the_line_of_its_codex(load, words):
     line = codex_line({"name": "demo", "tier": None, "load": {"rate": 1.0, "eta_s": None, **load}})
-    assert plain(drawn_codex(line)) == ", ".join(filter(None, ("demo  not built yet", words)))
+    assert plain(drawn_codex(line)) == f"demo  {', '.join(filter(None, (words, 'not built yet')))}"
 
 
 def test_a_tree_is_drawn_with_an_arm_for_each_sibling_below():

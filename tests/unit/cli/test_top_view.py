@@ -1,6 +1,7 @@
 """The view of `lore top` by its keys: what the panes and the last line show."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -44,6 +45,34 @@ async def until(pilot: Pilot[int], true: Callable[[], object]) -> None:
     async with asyncio.timeout(SOON):
         while not true():
             await pilot.pause(0.02)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2's ratio of two colours such as #292929."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, bright = sorted((light(one), light(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_each_pane_is_drawn_with_a_title_that_can_be_read(lorekeep: Served):
+    drawn: list[str] = []
+
+    async def steps(app: TopView, pilot: Pilot[int]) -> None:
+        drawn.append(app.export_screenshot().replace("&#160;", " "))
+
+    viewed(lorekeep.socket, steps, size=(120, 40))
+    (svg,) = drawn
+    (window,) = set(re.findall(r'<rect fill="(#[0-9a-f]{6})" stroke=', svg))
+    fills = dict(re.findall(r"\.([\w-]+) \{ fill: (#[0-9a-f]{6})", svg))
+    texts = [(words.strip(), style) for style, words in re.findall(r'<text class="([\w-]+-r\d+)"[^>]*>([^<]*)<', svg)]
+    for title in SECTIONS:
+        (style,) = {style for words, style in texts if words.partition(" of ")[0] == title}
+        assert contrast(fills[style], window) >= 4.5, title
 
 
 def test_the_last_line_has_the_keys_of_the_chosen_pane(lorekeep: Served):

@@ -1,4 +1,5 @@
-"""A headless Chromium that tests drive through the DevTools protocol, over a pipe: JSON messages that end with a NUL byte.
+"""A headless Chromium that is driven through the DevTools protocol, over a pipe: JSON messages that end with a NUL byte.
+Tests, pictures and benchmarks share it.
 
 Nothing is waited for by the clock: a page is asked for a promise that its own mutations keep. Knows nothing of Lorekeep.
 """
@@ -47,7 +48,7 @@ class Chromium:
         theirs_in, self._to = os.pipe()
         self._from, theirs_out = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR)
-        actions = [(os.POSIX_SPAWN_DUP2, nothing, number) for number in (0, 1, 2)]
+        actions: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, nothing, number) for number in (0, 1, 2)]
         # First above 4: either of ours may be 3 or 4 itself.
         actions += [(os.POSIX_SPAWN_DUP2, theirs_in, 1003), (os.POSIX_SPAWN_DUP2, theirs_out, 1004)]
         actions += [(os.POSIX_SPAWN_DUP2, 1003, 3), (os.POSIX_SPAWN_DUP2, 1004, 4)]
@@ -151,9 +152,9 @@ class Page:
     def type(self, text: str) -> None:
         self.call("Input.insertText", text=text)
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
+    def picture(self) -> bytes:
+        """What is seen of it; a PNG."""
+        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def events(self, *methods: str) -> list[Message]:
         """What this page told, of these kinds."""
