@@ -52,7 +52,7 @@ from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter, MeasurementFile
 from orchestrator.plugins import PluginFaults, installed
-from orchestrator.program import AwaitedModel, Program
+from orchestrator.program import Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.relevance.gate import GateRules
 from orchestrator.relevance.nodes import catalogue
@@ -61,6 +61,7 @@ from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.settings.relevance import gate_rules
+from orchestrator.waking import AwaitedModel
 from orchestrator.wire.places import VERSION
 
 if TYPE_CHECKING:

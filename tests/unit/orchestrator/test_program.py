@@ -23,8 +23,9 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import Conflict, EngineFailed
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.machine.yielding import Yielding
-from orchestrator.program import AwaitedModel, Program
+from orchestrator.program import Program
 from orchestrator.service import Principal
+from orchestrator.waking import AwaitedModel
 
 pytestmark = pytest.mark.anyio
 
