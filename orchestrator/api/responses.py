@@ -66,7 +66,7 @@ LONGEST_NUMBER = 9  # digits; Python reads no number of more than 4,300
 UNTHINKING = ("none", "minimal")  # efforts
 PARTS = {"input_text": "text", "output_text": "text"}
 NOT_KEPT = "this response is not stored: its input holds a whole conversation, so the next one sends it again"
-CHOSEN: TypeAdapter[NamedTool | AllowedTools] = TypeAdapter(NamedTool | AllowedTools)
+CHOSEN: TypeAdapter[Any] = TypeAdapter(NamedTool | AllowedTools)
 EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
 
 
