@@ -142,7 +142,9 @@ def connected(paths: tuple[Path, ...]) -> "HTTPConnection":
             continue
         except PermissionError:
             raise Failure(
-                faults.NOT_PERMITTED, f"{path} may not be used by you", "its owner can configure a sigil"
+                faults.NOT_PERMITTED,
+                f"{path} may not be used by you",
+                "its group can be joined, or its owner can configure a sigil",
             ) from None
         except OSError as error:
             raise Failure(faults.UNREACHABLE, f"{path}: {error}", "`lore doctor` looks into it") from error

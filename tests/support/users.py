@@ -30,10 +30,11 @@ def hidden_by(place: Path) -> Path | None:
     return closed[-1] if closed else None
 
 
-def as_user(uid: int, command: Sequence[str]) -> list[str]:
-    """The command as this user's process, with no other groups; it ends with ours. An interpreter or a checkout below a
-    closed folder, such as root's home, is shown to it by mounts that this one process has."""
-    person = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--pdeathsig=TERM", *command]
+def as_user(uid: int, command: Sequence[str], groups: Sequence[int] = ()) -> list[str]:
+    """The command as this user's process, in these groups beside its own; it ends with ours. An interpreter or a checkout
+    below a closed folder, such as root's home, is shown to it by mounts that this one process has."""
+    beside = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    person = ["setpriv", f"--reuid={uid}", f"--regid={uid}", beside, "--pdeathsig=TERM", *command]
     needed = [Path(one) for one in NEEDED]
     hidden = {over: [one for one in needed if one.is_relative_to(over)] for one in needed if (over := hidden_by(one))}
     if not hidden:
@@ -55,17 +56,17 @@ def can_become(uid: int) -> bool:
 
 
 class UsersDaemon(PrivateDaemon):
-    """Runs as `uid`, in a folder of that user's."""
+    """Runs as `uid`, in a folder of that user's. `groups`: those of each user beside their own."""
 
-    def __init__(self, folder: Path, uid: int, **options: Any) -> None:
+    def __init__(self, folder: Path, uid: int, groups: Mapping[int, Sequence[int]], **options: Any) -> None:
         super().__init__(folder, **options)
-        self.uid = uid
+        self.uid, self.groups = uid, groups
 
     def begin(
         self, command: Sequence[str], environment: Mapping[str, str], sink: IO[bytes]
     ) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
-            as_user(self.uid, command),
+            as_user(self.uid, command, self.groups.get(self.uid, ())),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=sink,
@@ -89,7 +90,7 @@ class UsersDaemon(PrivateDaemon):
         home = self.home(uid)
         kept = {name: value for name, value in self.environment.items() if not name.startswith(("XDG_", "LORE_MODEL"))}
         with subprocess.Popen(
-            as_user(uid, [str(LORE), *map(str, arguments)]),
+            as_user(uid, [str(LORE), *map(str, arguments)], self.groups.get(uid, ())),
             env={**kept, "HOME": str(home), RULES: str(home / "rules")},
             cwd=home,
             stdin=subprocess.DEVNULL,
@@ -146,13 +147,15 @@ def reply_to(
 
 
 @contextmanager
-def daemon_of(uid: int, models: Path, config: str) -> Iterator[UsersDaemon]:
-    """Its socket is open to all, as a system's is to a group; nothing else of it is."""
+def daemon_of(
+    uid: int, models: Path, config: str, groups: Mapping[int, Sequence[int]] | None = None
+) -> Iterator[UsersDaemon]:
+    """Its socket is open to all, or with `groups` as the daemon makes it; nothing else of it is."""
     with tempfile.TemporaryDirectory(prefix="lore-") as name:
         Path(name).chmod(0o711)
         folder = Path(name) / "daemon"
         folder.mkdir(mode=0o711)
-        daemon = UsersDaemon(folder, uid, environment={**ONE_THREAD, **WHOLE_WINDOW})
+        daemon = UsersDaemon(folder, uid, groups or {}, environment={**ONE_THREAD, **WHOLE_WINDOW})
         rules = shutil.copytree(daemon.environment[RULES], folder / "rules")
         daemon.environment[RULES] = str(rules)
         configure(daemon, config)
@@ -164,7 +167,8 @@ def daemon_of(uid: int, models: Path, config: str) -> Iterator[UsersDaemon]:
         try:
             daemon.start()
             daemon.socket.parent.chmod(0o711)
-            daemon.socket.chmod(0o666)
+            if groups is None:
+                daemon.socket.chmod(0o666)
             yield daemon
         finally:
             daemon.stop()
