@@ -18,7 +18,7 @@ from orchestrator.settings import SettingsError
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
 LONGEST_PATH = 107  # bytes of sockaddr_un.sun_path without its end
-BACKLOG = 256
+BACKLOG = 1024  # who comes in a crowd waits: a Unix socket whose queue is full refuses clients that do not block
 LAST_PORT = 65_535
 
 

@@ -14,9 +14,11 @@ from support.house import (
     ask,
     begun,
     blocks,
+    cached_whole,
     codebase,
     engine_child,
     first_words,
+    living,
     over_socket,
     question,
     reply,
@@ -245,3 +247,25 @@ def test_a_daemon_that_is_killed_while_the_engine_leaves_has_lost_nothing(house)
     assert house.lore("codex", "show", "vaults").returncode == PAUSED
     house.json("resume")
     warm(house, "disk", "ram")  # a start restores it in advance
+
+
+# -- by itself
+
+
+def test_a_model_that_nobody_asks_leaves_the_memory_and_the_next_question_finds_its_floor(models):
+    with living(models, '[governor]\nidle_unload = "0.3 s"\n') as idle:
+        idle.json("load", codebase(idle.folder / "vaults"), "--wait")
+        first = ask(idle, "zebra")
+        until(lambda: has_left(idle))
+        assert reply(idle, "/v1/engine")["weight_bytes"] is None
+        again = ask(idle, "walrus")
+        assert again["answer"].strip().startswith(CODES["walrus"])
+        assert first["lore"]["codex"]["generation"] == again["lore"]["codex"]["generation"]
+        assert cached_whole(again["lore"], "identity", "codex"), "restored, not computed"
+        until(lambda: has_left(idle))
+
+
+def has_left(house):
+    """Because nobody asks, and until somebody does."""
+    found = away(house) or {}
+    return (found.get("cause"), found.get("gone"), found.get("until")) == ("idle", True, None)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import ExitStack
 
 import pytest
 from support.house import codebase, question, write_vault
@@ -138,6 +139,23 @@ def test_who_follows_sends_what_changes_while_the_command_runs(house):
 def until(command, words):
     """The line of its standard error that has these words."""
     return next((line for line in command.stderr if words in line), "")
+
+
+def test_two_users_who_remember_at_the_same_moment_have_each_their_own(house):
+    colours = {BEA: ("amber", "azure", "ivory"), CID: ("coral", "khaki", "mauve")}
+    with ExitStack() as running:
+        at_once = [
+            (uid, running.enter_context(house.begun_of(uid, "memory", "add", f"The {one} lamp is lit.", "-c", "none")))
+            for pair in zip(*([(uid, one) for one in colours[uid]] for uid in colours), strict=True)
+            for uid, one in pair
+        ]
+        ended = [(uid, command.communicate(timeout=100)[1], command.returncode) for uid, command in at_once]
+    assert [status for _, _, status in ended] == [0] * len(ended), ended
+    for uid, own in colours.items():
+        (other,) = set(colours) - {uid}
+        told = json.dumps(house.json_of(uid, "memory", "list"))
+        assert [one for one in own if f"The {one} lamp" not in told] == []
+        assert [one for one in colours[other] if one in told] == []
 
 
 def test_a_link_to_another_users_file_is_not_followed(house):

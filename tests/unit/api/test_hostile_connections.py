@@ -170,3 +170,109 @@ def test_a_complaint_is_said_once_in_a_while(caplog):
     for _ in range(1000):
         complaint.say("again")
     assert len(caplog.records) == 1
+
+
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+BODY = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+AMBIGUOUS = {
+    "two lengths": b"Content-Length: 2\r\nContent-Length: 70\r\n\r\n{}",
+    "one length twice": b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "a list of lengths": b"Content-Length: 2, 2\r\n\r\n{}",
+    "a length with a sign": b"Content-Length: +2\r\n\r\n{}",
+    "a length below 0": b"Content-Length: -1\r\n\r\n{}",
+    "a length in hex": b"Content-Length: 0x2\r\n\r\n{}",
+    "a length past 64 bits": b"Content-Length: 18446744073709551618\r\n\r\n{}",
+    "a length, then chunks": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunks, then a length": b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    "chunked twice": b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "chunked before another": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "an unknown coding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "a blank before the colon": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "a folded line": b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+    "a control character": b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "a chunk below 0": b"Transfer-Encoding: chunked\r\n\r\n-1\r\n{}\r\n0\r\n\r\n",
+    "a chunk of 0x2": b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n",
+    "a chunk past 64 bits": b"Transfer-Encoding: chunked\r\n\r\n10000000000000002\r\n{}\r\n0\r\n\r\n",
+    "chunks with bare line feeds": b"Transfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n",
+}
+
+
+def test_a_request_behind_one_with_a_clear_length_is_answered(lorekeep):
+    assert raw(str(lorekeep.socket), BODY + b"Content-Length: 2\r\n\r\n{}" + NEXT).endswith(b'{"ok":true}')
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_where_two_readers_may_see_two_ends_of_a_request_nothing_behind_it_is_believed(lorekeep, name):
+    answer = raw(str(lorekeep.socket), BODY + AMBIGUOUS[name] + NEXT)
+    assert (refused(answer), answer.count(b"HTTP/1.1 ")) == ((400, "invalid_request"), 1)
+
+
+CROWD = 1_000
+NEEDED = 2 * (serving.MOST_UNIX + 64) + 512  # both ends of each are this process's, and what else it has open
+
+
+@pytest.fixture
+def descriptors():
+    """Enough of them for both ends of a crowd."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < NEEDED:
+        pytest.skip(f"ulimit -Hn is {hard}: {NEEDED} descriptors are needed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, NEEDED), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_thousand_clients_are_connected_at_once_and_whoever_is_too_many_waits_for_one_to_leave(
+    folder, monkeypatch, descriptors
+):
+    monkeypatch.setattr(serving, "HEAD_S", 600.0)
+    monkeypatch.setattr(serving, "KEEP_ALIVE_S", 600)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with served(folder) as running, contextlib.ExitStack() as undo:
+        crowd = [undo.enter_context(connected(running.socket)) for _ in range(CROWD)]
+        for one in crowd:
+            one.sendall(asked)
+        assert all(one.recv(65_536).startswith(b"HTTP/1.1 200") for one in crowd)
+        assert b"HTTP/1.1 200" in raw(str(running.socket), NEXT), "number 1,001"
+        full = [undo.enter_context(connected(running.socket)) for _ in range(serving.MOST_UNIX - CROWD)]
+        full[-1].sendall(asked)
+        assert full[-1].recv(65_536).startswith(b"HTTP/1.1 200")
+        late = undo.enter_context(connected(running.socket))
+        late.sendall(asked)
+        crowd[0].sendall(asked)
+        assert crowd[0].recv(65_536).startswith(b"HTTP/1.1 200"), "those inside are served"
+        late.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            late.recv(1)
+        late.settimeout(SOON)
+        crowd[1].close()
+        assert late.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def connected(path):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(SOON)
+    connection.connect(str(path))
+    return connection
+
+
+def test_who_reads_a_streamed_answer_slowly_stops_nobody_else_and_gets_all_of_it(folder):
+    words = [f"w{number}" for number in range(9_000)]  # 2 MB of events, more than a socket and the server hold
+    body = json.dumps({"messages": [{"role": "user", "content": " ".join(words)}], "stream": True}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    sent = head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with served(folder) as running, connected(running.socket) as slow:
+        slow.sendall(sent)
+        running.wait_for(running.service.begun)
+        quick = json.dumps({"messages": [{"role": "user", "content": "hello there"}]}).encode()
+        other = head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(quick) + quick
+        for _ in range(3):
+            assert b'"content":"hello there ' in raw(str(running.socket), other).replace(b'": "', b'":"')
+        assert running.app.state.gate.inside == 1, "the slow one is not through"
+        came = b""
+        while part := slow.recv(65_536):
+            came += part
+    told = [json.loads(line[6:]) for line in came.replace(b"\r\n", b"\n").split(b"\n") if line.startswith(b"data: {")]
+    said = "".join(one["choices"][0]["delta"].get("content") or "" for one in told if one["choices"])
+    assert said.split() == words

@@ -55,6 +55,14 @@ def test_a_new_question_begins_a_session_a_private_one_none_and_continue_goes_on
     assert (further.session, further.continue_last) == (None, True)
 
 
+def test_texts_that_a_session_keeps_to_the_letter_are_sent_as_they_were_typed(lore, lorekeep):
+    kept = ["Answer in German.", "  two  blanks, and a line\nbreak "]
+    done = lore("ask", "a", "-s", "talk", *(part for text in kept for part in ("--verbatim", text)))
+    assert (done.returncode, lorekeep.service.asked[-1].verbatim) == (0, tuple(kept))
+    assert lore("ask", "b", "-s", "talk").returncode == 0
+    assert lorekeep.service.asked[-1].verbatim == ()
+
+
 def test_the_footer_names_a_session_that_was_named_or_is_new_and_what_it_may_have_been_meant_for(lore, lorekeep):
     assert lore("ask", "a", "-s", "fresh").stderr.splitlines()[0].endswith(" · new session fresh")
     assert lore("ask", "b", "-s", "refresh").stderr.splitlines()[0].endswith(" · session refresh")
