@@ -15,6 +15,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from support.house import blocks, codebase, living, reply
+from support.openai_client import openai_client
 
 COLOURS = ["red", "green", "blue"]
 PAINT = {
@@ -70,6 +71,14 @@ def house(models, port):
     with living(models, config, model="builtin:noise-s", environment=window) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
+
+
+@pytest.fixture(params=["Unix socket", "TCP"])
+def anywhere(request, house, port):
+    """OpenAI's client on either way to the daemon."""
+    tcp = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0)
+    with tcp if request.param == "TCP" else openai_client(house.socket) as client:
+        yield client
 
 
 def user(text):
@@ -159,11 +168,11 @@ def test_one_call_at_most_where_the_client_wants_no_more(client):
         assert len(checked(answer.choices[0].message.tool_calls)) == 1
 
 
-def test_a_named_tool_is_the_one_that_is_called_also_in_a_stream(client):
+def test_a_named_tool_is_the_one_that_is_called_also_in_a_stream(anywhere):
     named = {"type": "function", "function": {"name": "look"}}
     deltas = [
         call
-        for chunk in create(client, [user("Paint.")], tool_choice=named, stream=True)
+        for chunk in create(anywhere, [user("Paint.")], tool_choice=named, stream=True)
         for choice in chunk.choices
         for call in choice.delta.tool_calls or ()
     ]

@@ -1,0 +1,119 @@
+"""Tools come from clients as schemas do: none holds up or ends the process, in whatever form the model writes calls."""
+
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+
+import llama_cpp as lib
+import pytest
+from support.call_forms import CODER, HERMES, PYTHONIC
+from support.hostile_schemas import EVERY_HOSTILE, HOLDING, LONGEST_S, pattern, token_times
+from support.vocabularies import vocabulary_model
+
+from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.calling import MOST_CALLS_BYTES, MOST_TOOLS, CallForm, OfferedTool, ToolRules
+from orchestrator.engine.llama.grammars import Constraint, Grammars
+from orchestrator.engine.vocab import Vocabulary
+
+ROOT = Path(__file__).resolve().parents[4]
+FORMS = {"one JSON object": HERMES, "raw texts": CODER, "as in Python": PYTHONIC}
+MOST_S = 3.0  # of a thread, to compile the tools of one question
+
+
+def taking(schema: str) -> str:
+    """The parameters of a tool whose one argument is this."""
+    inside = json.loads(schema)
+    places = {key: inside.pop(key) for key in ("$defs", "definitions") if key in inside}
+    return json.dumps({"type": "object", "properties": {"a": inside}, "required": ["a"], **places})
+
+
+def rules(form: CallForm, *parameters: str, strict: bool = False) -> ToolRules:
+    tools = tuple(OfferedTool(f"t{number}", one, strict) for number, one in enumerate(parameters))
+    return ToolRules(form, tools, required=True)
+
+
+@pytest.fixture(scope="module")
+def grammars(qwen_model: Path) -> Grammars:
+    """Of 151,936 words, as a real model has."""
+    return Grammars(lib.llama_model_get_vocab(vocabulary_model(qwen_model)))
+
+
+@pytest.fixture(scope="module")
+def vocabulary(qwen_model: Path) -> Vocabulary:
+    return Vocabulary(vocabulary_model(qwen_model))
+
+
+def head(form: CallForm, vocabulary: Vocabulary) -> list[int]:
+    """Of a call of the first tool, up to the value of its argument."""
+    style = form.style
+    argument = f"{style.begin}a{style.equals}" if style else '{"a":'
+    return vocabulary.template(f"{form.begin}t0{form.before}{argument}")
+
+
+def slowness(grammars: Grammars) -> float:
+    """How many times slower this machine is now than a quiet one, by a pattern whose tokens take 5 ms there; 1 at least."""
+    known = token_times(partial(grammars.constraint, pattern("^a{5000}$")), steps=5)
+    return max(1.0, max(known) / 0.005)
+
+
+def longest(grammars: Grammars, offered: Sequence[ToolRules], begun: list[int]) -> float:
+    """Seconds of a token: the most in walks of the same tokens, each with the least of all walks."""
+    walks = [token_times(partial(grammars.constraint, "", one), head=begun) for one in offered]
+    return max(map(min, *walks), default=0)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("schema", list(map(pattern, HOLDING)), ids=HOLDING)
+def test_no_token_of_a_call_of_a_hostile_tool_holds_up_the_others(
+    grammars: Grammars, vocabulary: Vocabulary, form: CallForm, schema: str
+) -> None:
+    anew = [rules(form, taking(schema) + " " * number) for number in range(2)]
+    assert longest(grammars, anew, head(form, vocabulary)) <= LONGEST_S * slowness(grammars)
+
+
+@pytest.mark.parametrize("schema", EVERY_HOSTILE, ids=range(len(EVERY_HOSTILE)))
+def test_a_hostile_tool_is_bound_or_refused_by_its_name_where_it_is_strict(grammars: Grammars, schema: str) -> None:
+    assert not isinstance(outcome(grammars, rules(HERMES, taking(schema))), SchemaRefused), "a loose one is any object"
+    strict = outcome(grammars, rules(HERMES, taking(schema), strict=True))
+    assert not isinstance(strict, SchemaRefused) or "the tool t0" in str(strict)
+
+
+def outcome(grammars: Grammars, offered: ToolRules) -> Constraint | SchemaRefused:
+    try:
+        return grammars.constraint("", offered)
+    except SchemaRefused as refused:
+        return refused
+
+
+def many(form: CallForm, schemas: Sequence[str], *, strict: bool = False) -> ToolRules:
+    """As many tools as are taken, of as many bytes as are taken."""
+    chosen, size = list[str](), 0
+    for one in islice(cycle(map(taking, schemas)), MOST_TOOLS):
+        if size + len(one) <= MOST_CALLS_BYTES:
+            chosen.append(one)
+            size += len(one)
+    return rules(form, *chosen, strict=strict)
+
+
+SMALL = [one for one in EVERY_HOSTILE if len(one) < 2000]
+TOGETHER = {
+    "128 ambiguous ones": list(map(pattern, HOLDING)),
+    "128 of every kind": SMALL,
+    "256 KiB": sorted(EVERY_HOSTILE, key=len, reverse=True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("schemas", TOGETHER.values(), ids=TOGETHER)
+def test_many_hostile_tools_together_take_a_second_or_two_and_little_a_token(
+    grammars: Grammars, vocabulary: Vocabulary, form: CallForm, schemas: list[str]
+) -> None:
+    """One that cannot be compiled has each compiled by itself."""
+    offered = many(form, schemas)
+    began = time.thread_time()
+    assert not isinstance(outcome(grammars, offered), SchemaRefused)
+    assert time.thread_time() - began < MOST_S * slowness(grammars)
+    assert longest(grammars, [offered] * 2, head(form, vocabulary)) <= LONGEST_S * slowness(grammars)
