@@ -23,6 +23,7 @@ from report import Row, at_most
 
 from codex.catalog.tokens import TokenStore
 from formatters.blocks import Role
+from formatters.calls import PLAIN_CALLS
 from formatters.context import CodexPiece, CodexView, IdentityView, SigilView, StateView, TurnContext, TurnView
 from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
@@ -33,10 +34,11 @@ from governor.gguf import read_gguf
 from governor.model_shape import shape_of
 from governor.readings import GpuReading, HostReading, SensorSnapshot
 from governor.settings import GIB, GovernorSettings
-from orchestrator.answering.agent import MOST_REQUESTS, Answerer, EngineModel
+from orchestrator.answering.agent import Answerer, Compose, EngineModel, TurnSoFar
 from orchestrator.answering.codex_tools import SearchArchive
-from orchestrator.answering.inference import InferenceEvent
-from orchestrator.answering.running import job_of, job_within, within_window
+from orchestrator.answering.inference import Inference, InferenceEvent
+from orchestrator.answering.parsing import BoundParser
+from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_of, job_within, within_window
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
@@ -147,15 +149,22 @@ async def called(turns: int) -> list[float]:
     composer, engine = composer_of(tokens), Calling()
     answerer = Answerer([SearchArchive(Nothing(), tokens).search_archive])
 
-    async def compose(turn: TurnContext) -> InferenceJob:
+    async def compose(turn: TurnContext, _: TurnSoFar) -> InferenceJob:
         composed = await within_window(turn, composer.compose, 1_000_000)
         return job_within(InferenceJob(0, "", b"", 0, 100), composed, 1_000_000)
 
     for turn in questions(turns + 1):
         engine.requests = 0
-        async for _ in answerer.answer(turn, EngineModel("calling", engine, compose, tokens.learn_answer)):
+        async for _ in answerer.answer(turn, model_of(engine, compose, tokens)):
             pass
     return engine.taken[MOST_REQUESTS - 1 :]  # those of the first turn write and tokenise the floor
+
+
+def model_of(engine: Inference, compose: Compose, tokens: TokenCache) -> EngineModel:
+    def parser(_: InferenceJob) -> BoundParser:
+        return BoundParser(PLAIN_CALLS, {"search_archive": {}})
+
+    return EngineModel("small", engine, compose, tokens.learn_answer, parser, TurnLimits(1_000_000, 1_000.0))
 
 
 class Calling:
@@ -194,13 +203,13 @@ async def asked(runs: int) -> list[float]:
     composer, reached = composer_of(tokens), Reached()
     answerer = Answerer([SearchArchive(Nothing(), tokens).search_archive])
 
-    async def compose(turn: TurnContext) -> InferenceJob:
+    async def compose(turn: TurnContext, _: TurnSoFar) -> InferenceJob:
         return job_of(InferenceJob(0, "", b"", 0, 100), await composer.compose(turn))
 
     taken = []
     for turn in questions(runs + 1):
         begun = time.perf_counter()
-        async for _ in answerer.answer(turn, EngineModel("silent", reached, compose, tokens.learn_answer)):
+        async for _ in answerer.answer(turn, model_of(reached, compose, tokens)):
             pass
         taken.append(reached.at - begun)
     return taken[1:]

@@ -61,7 +61,7 @@ class CallFormat:
 
     `trigger` begins `begin`: the first text that is a call and nothing else. Without `between` an answer makes one call.
     `family` names the form. `why`: why the template's own form is not used; empty where it is. `style`: None where the
-    arguments are a JSON object.
+    arguments are a JSON object. `alone`: calls are the whole answer, because their beginning is found in ordinary texts.
     """
 
     family: str
@@ -73,6 +73,7 @@ class CallFormat:
     close: str = ""
     why: str = ""
     style: ArgumentStyle | None = None
+    alone: bool = False
 
     def written(self, calls: Sequence[tuple[str, str]]) -> str:
         """Calls, each as a name and arguments in JSON, as an answer makes them."""
@@ -238,7 +239,9 @@ def _parts(texts: Sequence[str], style: ArgumentStyle | None, given: re.Pattern[
     if len(rest) > _LONGEST:
         raise _Unread("more than the call is written")
     family = next((name for name, sign in _FAMILIES if begin.startswith(sign)), "own")
-    return CallFormat(family, _trigger(begin), begin, before, end, between[len(end) :], rest[len(end) :], style=style)
+    trigger, alone = _trigger(begin), begin.startswith("{")
+    between, close = between[len(end) :], rest[len(end) :]
+    return CallFormat(family, trigger, begin, before, end, between, close, style=style, alone=alone)
 
 
 def _around_call(text: str, given: re.Pattern[str]) -> tuple[str, str, str]:

@@ -45,12 +45,14 @@ class ToolView(ContextView):
 
 
 class IdentityView(ContextView):
-    """Who answers. `tools` is the stable superset for the codex: a call of a tool that the sigil may not use is refused."""
+    """Who answers. `tools` is the stable superset for the codex: a call of a tool that the sigil may not use is refused.
+    `calling`: a call as the model's chat template writes one."""
 
     name: Line
     version: Line = ""
     text: str = ""
     tools: tuple[ToolView, ...] = ()
+    calling: str = ""
 
 
 class SigilView(ContextView):
@@ -107,8 +109,8 @@ class KarmaEntry(ContextView):
 
 class EnvironmentView(ContextView):
     """Levels and circumstances, pinned per conversation and renewed when a level changes. Empty values are left out.
-    `about`: what is remembered of the user, and the procedures that are known; `calling`: a call of a tool as the model
-    writes one."""
+    `about`: what is remembered of the user, and the procedures that are known; `calling`: a call as the model's chat
+    template writes one, where Identity has no tools and does not show it."""
 
     vram: Word | None = None
     power: Word | None = None
@@ -170,7 +172,7 @@ class Artifacts(ContextView):
 
 
 class CallView(ContextView):
-    """A call of a client's tool. `arguments` are JSON."""
+    """A call of a tool. `arguments` are JSON."""
 
     id: str
     name: str
@@ -179,7 +181,8 @@ class CallView(ContextView):
 
 class TurnView(Artifacts):
     """A turn that has ended: its artifacts, and the speaker's words, unchanged. `calls`: those of a client's tools in an
-    assistant's words; `answers`: the id of the call that a client's result belongs to."""
+    assistant's words, and of a result of our own tool its call; `answers`: the id of the call that a client's result
+    belongs to."""
 
     role: Role
     text: str

@@ -1,8 +1,8 @@
 """The built-in writers of the six blocks. Each obeys the laws of formatters (`formatters.context`).
 
-Identity     Its text, then the tools in our own rendering. The chat template's own list of tools is not used: in most
-             templates it lands right of the codex. The list is a superset that is the same for every sigil, so that
-             permissions never change the prefix.
+Identity     Its text, then the tools in our own rendering, and a call as the chat template writes one. The template's own
+             list of tools is not used: in most templates it lands right of the codex. The list is a superset that is the
+             same for every sigil, so that permissions never change the prefix.
 Codex        Every piece under a line with its path, unchanged; then the log of amendments. What changes while the files do
              not (generation, revision, branch) is left out: it would break the prefix of every conversation with each
              commit, and a new generation could not share the beginning of the old one.
@@ -47,13 +47,9 @@ from formatters.context import (
     TurnView,
 )
 
-CALL_OPEN = "<tool_call>"
-CALL_CLOSE = "</tool_call>"
-_HOW_TO_CALL = (
-    "To call a tool, answer with one line and nothing behind it:\n"
-    f'{CALL_OPEN}{{"name": "TOOL", "arguments": {{…}}}}{CALL_CLOSE}\n'
-    "Its result comes back as the next message. Tools at hand, with the JSON schema of their arguments:\n"
-)
+_HOW_TO_CALL = "To call a tool, end your answer with the call:\n"
+_AT_HAND = "Its result comes back as the next message. Tools at hand, with the JSON schema of their arguments:\n"
+_AS_OTHERS = "They are called in the same way.\n"
 
 
 Writer = Callable[[TurnContext], tuple[Item, ...]]
@@ -81,7 +77,7 @@ def tool_line(tool: ToolView) -> str:
 
 def identity_items(identity: IdentityView) -> tuple[Item, ...]:
     text = _text(identity)
-    return (*text, *_tools(identity.tools)) if identity.tools else text
+    return (*text, *_tools(identity)) if identity.tools else text
 
 
 def _text(identity: IdentityView) -> tuple[Item, ...]:
@@ -91,9 +87,10 @@ def _text(identity: IdentityView) -> tuple[Item, ...]:
     return (Item("1", text, identity.name, node="identity_context", pinned=True),)
 
 
-def _tools(tools: tuple[ToolView, ...]) -> tuple[Item, ...]:
-    lines = "".join(tool_line(tool) for tool in sorted(tools, key=lambda tool: tool.name))
-    return (Item("3", section("Tools", _HOW_TO_CALL + lines), "tools", node="identity_context", pinned=True),)
+def _tools(identity: IdentityView) -> tuple[Item, ...]:
+    lines = "".join(tool_line(tool) for tool in sorted(identity.tools, key=lambda tool: tool.name))
+    text = section("Tools", _HOW_TO_CALL + ended(identity.calling) + _AT_HAND + lines)
+    return (Item("3", text, "tools", node="identity_context", pinned=True),)
 
 
 _INTRODUCTION = (
@@ -176,7 +173,7 @@ def _client_tools(tools: tuple[ToolView, ...], calling: str) -> tuple[Item, ...]
     if not tools:
         return ()
     # In the client's order: it is the client's own prefix, and it sends the same list each time.
-    how = f"To call a tool, yours or the client's, end your answer with the call:\n{ended(calling)}" if calling else ""
+    how = _HOW_TO_CALL + ended(calling) if calling else _AS_OTHERS
     lines = "".join(tool_line(tool) for tool in tools)
     return (Item("4", section("Tools of the client", how + lines), "client", node="client_tools"),)
 

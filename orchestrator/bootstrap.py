@@ -15,6 +15,7 @@ from codex.vectors.index import VectorIndex
 from formatters.plugins import ContextNode
 from formatters.registry import Registry
 from orchestrator.answering.answer import Answers
+from orchestrator.answering.client_tools import own_rules
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.conversations import Conversations
 from orchestrator.answering.inference import EngineInference
@@ -317,6 +318,7 @@ def answers_of(
         storage.traces,
         memories,
         ClientLedger(host.client),
+        settings.tools.time,
     )
 
 
@@ -402,4 +404,7 @@ def chat_model_of(
     info = host.client.info
     assert info is not None
     tools = () if is_builtin(host.model.setting) else answerer().tools
-    return ChatModel(host.client, info, registry, storage.tokens, tools, plugins.in_a_prompt)
+    made = ChatModel(host.client, info, registry, storage.tokens, tools, plugins.in_a_prompt)
+    if (rules := own_rules(made.placement.calls, tools)) is not None:
+        host.client.prepare(rules)
+    return made

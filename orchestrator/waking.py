@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.codices.floors import LoadedModel
+from orchestrator.codices.floors import FloorModel
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.machine.yielding import Yielding
@@ -32,10 +32,10 @@ class AwaitedModel:
             raise NotReady("the model is loading", "ask again when it is ready", retry_after=2.0)
         return self._future.result()
 
-    def identifying(self) -> LoadedModel:
+    def identifying(self) -> FloorModel:
         """The model's fingerprint, and the tools that identities name. Raises NotReady before it is loaded."""
         loaded = self.now()
-        return loaded.info.fingerprint, loaded.tools
+        return FloorModel(loaded.info.fingerprint, loaded.tools, loaded.calling)
 
     async def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text; waits for the model."""

@@ -2,7 +2,7 @@
 
     Answerer.answer ──▶ agent's run ──▶ EngineModel: one inference for each request to the model
          ▲                  │ calls tools, and asks again with the result right of the Query
-         └── EngineEvent ◀──┴── EngineResponse ◀── AnswerParser ◀── text of the engine
+         └── EngineEvent ◀──┴── EngineResponse ◀── BoundParser ◀── text of the engine
 
 The prompt is composed from the run's dependency by our formatters; of pydantic-ai's messages only what the running turn
 has said since the question is taken: calls and their results. Nothing that the framework would add to messages reaches a
@@ -11,13 +11,14 @@ prompt. Knows no codex, no session and no HTTP.
 
 import asyncio
 import json
+import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import NoneType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pydantic_ai
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
@@ -42,6 +43,7 @@ from formatters.blocks import Role
 from formatters.context import CallView, ToolView, TurnContext, TurnView
 from orchestrator.answering.inference import Finished, Inference, InferenceEvent
 from orchestrator.answering.parsing import AnswerParser, BoundParser, ParsedCall
+from orchestrator.answering.running import MOST_REQUESTS, TurnLimits
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -57,22 +59,38 @@ from orchestrator.prompt.filler import cut_text
 from orchestrator.prompt.situation import OUR_TOOLS, lacking_scope
 from orchestrator.service import Text, Thought, ToolCall
 
-Compose = Callable[[TurnContext], Awaitable[InferenceJob]]
+
+class TurnSoFar(NamedTuple):
+    """What a turn has asked of the model already: requests, and tokens that came of them. `last`: the next request is the
+    last one, and calls none of our tools."""
+
+    requests: int = 0
+    generated: int = 0
+    last: bool = False
+
+
+Compose = Callable[[TurnContext, TurnSoFar], Awaitable[InferenceJob]]
 """The job for a context, whose `running` holds what was said since the question. May raise LoreError."""
+
+Refuse = Callable[[str, str], Awaitable[str]]
+"""Why a call of a package's tool must not be carried out; '' where it may. Of its name, and arguments in JSON. May raise
+LoreError."""
 
 Learn = Callable[[str, Ids], None]
 """Called with a generated text and its ids, so that encoding the text again gives the same ids."""
 
 AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
 
+log = logging.getLogger("lorekeep")
 pydantic_ai.BANNER_ENABLED = False  # it advertises on the terminal, and in the log where it takes us for a coding agent
 PROVIDER = "lorekeep"
-MOST_REQUESTS = 8  # to the model for one answer: seven rounds of tools, then it has to say something
 MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
 TOOL_S = 10  # seconds that a tool may take
+FAULT_CHARS = 200  # of what a tool raised
 CALLED_BEFORE = (
     "called before with the same arguments: the result stands above; answer from it, or ask for something else"
 )
+FAILED = "failed:"  # a result of what may be tried again
 LAST_CALL = "\n[this was the last call of this turn: answer now, from what you have]"
 LESS = "ask again, or ask something narrower"
 _GENERATED = "generated"  # metadata of a response: the whole text as it was generated, tags included
@@ -85,40 +103,62 @@ _PROFILE = ModelProfile(
 )
 
 
+async def refuse_nothing(name: str, arguments: str) -> str:
+    del name, arguments
+    return ""
+
+
 @dataclass
 class GuardedTools(WrapperToolset[TurnContext]):
-    """Our tools, each for a sigil that may use it. A refusal and a fault are told to the model, and the turn goes on."""
+    """Our tools in one run, each for a sigil that may use it. A refusal and a fault are told to the model, and the turn
+    goes on.
+
+    A small model repeats itself, and a passage would stand twice: the same call is carried out once, unless it failed.
+    """
+
+    limits: TurnLimits
+    refuse: Refuse
+    _carried_out: set[str] = field(default_factory=set)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[TurnContext], tool: ToolsetTool[TurnContext]
     ) -> Any:
+        self.limits.called()
+        call = f"{name} {json.dumps(tool_args, sort_keys=True)}"
+        if name in OUR_TOOLS and call in self._carried_out:
+            given = CALLED_BEFORE
+        else:
+            self._carried_out.add(call)
+            given = await self._given(name, tool_args, ctx, tool)
+        if given.startswith(FAILED):
+            self._carried_out.discard(call)
+        return given + LAST_CALL if asked_so_far(ctx.messages, self.limits).last else given
+
+    async def _given(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[TurnContext], tool: ToolsetTool[TurnContext]
+    ) -> str:
+        """What the model reads of the call."""
         if lacked := lacking_scope(ctx.deps.sigil, name):
             return f"refused: the sigil {ctx.deps.sigil.name} lacks the scope {lacked}"
-        if name in OUR_TOOLS and _was_answered(name, tool_args, ctx.messages):
-            return CALLED_BEFORE
+        limit = asyncio.timeout(TOOL_S)
         try:
-            async with asyncio.timeout(TOOL_S):
-                result = await super().call_tool(name, tool_args, ctx, tool)
-                return cut_text(result, MOST_CHARS) + _last_call(ctx)
-        except TimeoutError:
-            return f"failed: {name} took longer than {TOOL_S} seconds"
+            if name not in OUR_TOOLS and (why := await self.refuse(name, json.dumps(tool_args))):
+                return f"refused: {why}"
+            async with limit:
+                return cut_text(await super().call_tool(name, tool_args, ctx, tool), MOST_CHARS)
         except LoreError as fault:
-            return f"failed: {fault.message}"
+            return f"{FAILED} {fault.message}"
+        except Exception as fault:
+            if limit.expired():
+                return f"{FAILED} {name} took longer than {TOOL_S} seconds"
+            log.exception("the tool %s failed", name)
+            return f"{FAILED} {name}: {type(fault).__name__}: {str(fault)[:FAULT_CHARS]}"
 
 
-def _last_call(ctx: RunContext[TurnContext]) -> str:
-    """Behind the result before the last request to the model: it has to say something then."""
-    return LAST_CALL if ctx.usage.requests >= MOST_REQUESTS - 1 else ""
-
-
-def _was_answered(name: str, arguments: Mapping[str, Any], messages: Sequence[ModelMessage]) -> bool:
-    """Whether this turn has the result of the same call: a small model repeats itself, and a passage would stand twice.
-    What failed may be tried again."""
-    parts = [part for message in messages for part in message.parts]
-    told = {part.tool_call_id: part.model_response_str() for part in parts if isinstance(part, ToolReturnPart)}
-    calls = [part for part in parts if isinstance(part, ToolCallPart) and part.tool_name == name]
-    same = [told[one.tool_call_id] for one in calls if one.tool_call_id in told and one.args_as_dict() == arguments]
-    return any(not one.startswith("failed:") for one in same)
+def asked_so_far(messages: Sequence[ModelMessage], limits: TurnLimits) -> TurnSoFar:
+    given = [message for message in messages if isinstance(message, ModelResponse)]
+    generated = sum(one.usage.output_tokens for one in given)
+    return TurnSoFar(len(given), generated, limits.is_last(len(given), generated))
 
 
 class Answerer:
@@ -162,7 +202,7 @@ class Answerer:
             turn.query,
             deps=turn,
             model=model,
-            toolsets=self._offered(turn),
+            toolsets=self._offered(turn, model),
             usage_limits=UsageLimits(request_limit=MOST_REQUESTS),
         )
         try:
@@ -185,12 +225,12 @@ class Answerer:
         except AgentRunError as fault:
             raise LoreError(f"the model's answer could not be used: {fault.message}", LESS) from fault
 
-    def _offered(self, turn: TurnContext) -> list[AbstractToolset[TurnContext]]:
+    def _offered(self, turn: TurnContext, model: "EngineModel") -> list[AbstractToolset[TurnContext]]:
         """Our tools and the client's own, which end the answer when they are called; on equal names the client's is
         meant."""
         theirs = turn.environment.client_tools
         if not theirs:
-            return [GuardedTools(self._tools)]
+            return [GuardedTools(self._tools, model.limits, model.refuse)]
         names = {tool.name for tool in theirs}
         definitions = [
             ToolDefinition(
@@ -201,7 +241,7 @@ class Answerer:
             for tool in theirs
         ]
         ours = self._tools.filtered(lambda _, tool: tool.name not in names)
-        return [GuardedTools(ours), ExternalToolset(definitions, id="client")]
+        return [GuardedTools(ours, model.limits, model.refuse), ExternalToolset(definitions, id="client")]
 
 
 def _concluded(
@@ -227,10 +267,8 @@ class EngineEvent(CustomEvent):
 
 
 class EngineModel(Model[None]):
-    """One run's model. Cheap to make; it keeps nothing between requests.
-
-    `parser` makes one for each text of the model.
-    """
+    """One run's model. Cheap to make. `parser` makes one for the text of a job; `limits` and `refuse` are of the tools that
+    its run calls."""
 
     _announces_lookalike_notes = False
 
@@ -240,7 +278,9 @@ class EngineModel(Model[None]):
         inference: Inference,
         compose: Compose,
         learn: Learn,
-        parser: Callable[[], AnswerParser | BoundParser] = AnswerParser,
+        parser: Callable[[InferenceJob], AnswerParser | BoundParser],
+        limits: TurnLimits,
+        refuse: Refuse = refuse_nothing,
     ) -> None:
         super().__init__(settings=None, profile=_PROFILE)
         self._name = name
@@ -248,6 +288,8 @@ class EngineModel(Model[None]):
         self._compose = compose
         self._learn = learn
         self._parser = parser
+        self.limits = limits
+        self.refuse = refuse
 
     @property
     def model_name(self) -> str:
@@ -277,10 +319,13 @@ class EngineModel(Model[None]):
         turn: TurnContext = run_context.deps
         running = _running_of(messages)
         # The first context is taken as it is: formatters find what they wrote by its identity.
-        job = await self._compose(turn.model_copy(update={"running": (*turn.running, *running)}) if running else turn)
+        turn = turn.model_copy(update={"running": (*turn.running, *running)}) if running else turn
+        job = await self._compose(turn, asked_so_far(messages, self.limits))
         # Leaving this block must end the ticket: the framework does not close its iterators when a consumer stops early.
         async with aclosing(cast(AsyncGenerator[InferenceEvent], self._inference.infer(job))) as events:
-            yield EngineResponse(parameters, name=self._name, parser=self._parser(), events=events, learn=self._learn)
+            yield EngineResponse(
+                parameters, name=self._name, parser=self._parser(job), events=events, learn=self._learn
+            )
 
 
 @dataclass
@@ -303,7 +348,8 @@ class EngineResponse(StreamedResponse):
         cut = False
         async for event in self.events:
             if not isinstance(event, AnswerDelta):
-                cut = isinstance(event, Completion) and event.reason is Reason.LENGTH
+                if isinstance(event, Completion):
+                    cut, self._usage.output_tokens = event.reason is Reason.LENGTH, event.generated
                 yield _passed(event)
                 continue
             self.chosen += event.chosen
@@ -311,14 +357,11 @@ class EngineResponse(StreamedResponse):
             ids.append(event.ids)
             for part in self.parser.feed(event.text):
                 yield self._event_of(part)
-            if self.parser.done:  # a call: nothing behind it belongs to the answer
-                await self.events.aclose()
-                break
-        for part in self.parser.end(cut=cut) if isinstance(self.parser, BoundParser) else self.parser.end():
+        for part in self.parser.end(cut=cut):
             yield self._event_of(part)
-        text, beyond = "".join(generated), self.parser.beyond
-        self.metadata = {_GENERATED: text[: len(text) - beyond]}
-        if text and not beyond:  # ids of a text that was cut within its last token would be another text's
+        text = "".join(generated)
+        self.metadata = {_GENERATED: text}
+        if text:
             self.learn(text, b"".join(ids))
 
     def _event_of(self, part: Text | Thought | ParsedCall) -> ModelResponseStreamEvent:
@@ -363,14 +406,23 @@ def _running_of(messages: Sequence[ModelMessage], wanted: Sequence[ToolCall] = (
     """What the running turn has said since the question: the model's texts to the letter, results as tools gave them.
     `wanted`: calls in the last text that a client answers."""
     turns: list[TurnView] = []
+    made = dict[str, CallView]()
     for message in messages[1:]:
         if isinstance(message, ModelResponse):
             turns.append(TurnView(role=Role.ASSISTANT, text=(message.metadata or {}).get(_GENERATED, "")))
+            made |= {one.tool_call_id: _view(one) for one in message.parts if isinstance(one, ToolCallPart)}
             continue
-        results = [part.model_response_str() for part in message.parts if isinstance(part, ToolReturnPart)]
-        turns += [TurnView(role=Role.TOOL, text=result) for result in results]
+        results = [part for part in message.parts if isinstance(part, ToolReturnPart)]
+        turns += [
+            TurnView(role=Role.TOOL, text=one.model_response_str(), calls=(made[one.tool_call_id],)) for one in results
+        ]
     calls = tuple(CallView(id=one.id, name=one.name, arguments=one.arguments) for one in wanted)
     last = next((at for at in reversed(range(len(turns))) if turns[at].role is Role.ASSISTANT), None)
     if calls and last is not None:
         turns[last] = turns[last].model_copy(update={"calls": calls})
     return tuple(turns)
+
+
+def _view(call: ToolCallPart) -> CallView:
+    arguments = json.dumps(call.args_as_dict(), ensure_ascii=False)  # for a model to read
+    return CallView(id=call.tool_call_id, name=call.tool_name, arguments=arguments)

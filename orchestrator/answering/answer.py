@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from formatters.blocks import BlockKind, Role
 from formatters.context import TurnContext
 from orchestrator.answering import report
+from orchestrator.answering.client_tools import last_rules
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import EngineInference, Finished
@@ -30,7 +31,7 @@ from orchestrator.answering.question import PreparedQuestion, SplitMessages, spl
 from orchestrator.answering.refusals import refusal_of, ungrounded
 from orchestrator.answering.report import plan_report
 from orchestrator.answering.ritual import Ritual
-from orchestrator.answering.running import job_within, within_window
+from orchestrator.answering.running import TurnLimits, job_within, within_window
 from orchestrator.answering.traces import TracedTurn, TraceKeeper
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.floors import Floors
@@ -53,7 +54,7 @@ from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCal
 from orchestrator.wire.answers import CensorMark, Citation, GovernorState, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
-    from orchestrator.answering.agent import Answerer, EngineModel
+    from orchestrator.answering.agent import Answerer, EngineModel, TurnSoFar
 
 log = logging.getLogger("lorekeep")
 PLANS = 4  # of one question: others may take memory between planning and the first token
@@ -72,6 +73,7 @@ class RunState:
     admitted_at: float = 0.0
     first_token: float = 0.0
     calls: list[ToolCall] = field(default_factory=list)  # of the client's tools
+    of_packages: list[ToolCall] = field(default_factory=list)  # calls of tools that packages bring
     finished: Finished | None = None
     composed: Composed | None = None  # what the engine got last
     paused_before: float = 0.0  # seconds of the pause until it was admitted
@@ -101,6 +103,7 @@ class Answers:
     traces: TraceKeeper
     memories: Memories
     clients: ClientLedger
+    turn_s: float  # that the calls of one turn may take
 
     @property
     def _engine(self) -> EngineWait:
@@ -193,20 +196,27 @@ class Answers:
         assert state.finished is not None
         events: list[ToolCall | Text] = []
         for call in state.calls:
-            marks = await self._censored(prepared, calls=[call])
-            blocked = next((one for one in marks if one.severity == Severity.BLOCK), None)
-            events.append(call if blocked is None else Text(refused_call(call, blocked)))
+            why = await self._blocked(prepared, call)
+            events.append(Text(f"[the call of {call.name} was refused, because {why}]") if why else call)
         refused = "".join(one.delta for one in events if isinstance(one, Text))
         if refused:
             left = {one.id for one in events if isinstance(one, ToolCall)}
             reason = state.finished.finish_reason if left else "stop"
             running = tuple(
                 one.model_copy(update={"calls": tuple(call for call in one.calls if call.id in left)})
+                if one.role is Role.ASSISTANT
+                else one
                 for one in state.finished.running
             )
             text = state.finished.text + refused
             state.finished = replace(state.finished, finish_reason=reason, text=text, running=running)
         return events
+
+    async def _blocked(self, prepared: PreparedQuestion, call: ToolCall) -> str:
+        """Why a blocking censor refuses this call; '' where none does. Raises LoreError."""
+        marks = await self._censored(prepared, calls=[call])
+        blocking = next((one for one in marks if one.severity == Severity.BLOCK), None)
+        return "" if blocking is None else f"it goes against {blocking.text!r}: lore memory show {blocking.id}"
 
     async def _censored(
         self,
@@ -234,7 +244,7 @@ class Answers:
         assert state.finished is not None
         principal, finished, kept = prepared.ask.principal, state.finished, Remembered()
         try:
-            read = (prepared.messages.question, finished.text, state.calls)
+            read = (prepared.messages.question, finished.text, (*state.calls, *state.of_packages))
             kept = replace(kept, censored=await self._censored(prepared, *read, counted=trace is not None))
             if trace is not None:
                 await self.preparer.recall.used(principal.uid, prepared.found.recalled, finished.text)
@@ -286,19 +296,21 @@ class Answers:
             ids[text] = generated
             chat_model.tokens.learn_answer(text, generated)
 
-        async def compose(turn: TurnContext) -> InferenceJob:
-            if turn.running == prepared.turn.running:
+        async def compose(turn: TurnContext, asked: "TurnSoFar") -> InferenceJob:
+            if not asked.requests:
                 return prepared.job
             write = partial(chat_model.composer.compose, think=prepared.ask.think)
             state.composed = await within_window(turn, write, prepared.grant.window)
-            return job_within(prepared.job, state.composed, prepared.grant.window)
+            job = job_within(prepared.job, state.composed, prepared.grant.window, asked.generated)
+            return last_job(job, prepared.ask) if asked.last else job
 
+        async def refuse(name: str, arguments: str) -> str:
+            state.of_packages.append(ToolCall("", name, arguments))
+            return await self._blocked(prepared, state.of_packages[-1])
+
+        limits = TurnLimits(prepared.ask.max_tokens, self.turn_s)
         return EngineModel(
-            self.model_name,
-            self.inference,
-            compose,
-            learn,
-            partial(parser_of, prepared),
+            self.model_name, self.inference, compose, learn, partial(parser_of, prepared.chat_model), limits, refuse
         )
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
@@ -435,20 +447,20 @@ class Answers:
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 
 
-def parser_of(prepared: PreparedQuestion) -> AnswerParser | BoundParser:
-    """Of one text of the model."""
-    chat_model, rules = prepared.chat_model, prepared.job.sampling.calls
-    thinking = chat_model.opens_thought
-    if rules is None:
-        # A client's tools that may not be called: ours are called in a form that theirs could be called in too.
-        return AnswerParser(thinking=thinking, calls=bool(chat_model.tools) and not prepared.ask.tools)
+def parser_of(chat_model: ChatModel, job: InferenceJob) -> AnswerParser | BoundParser:
+    """Of the text that the job gives."""
+    rules, thinking = job.sampling.calls, chat_model.opens_thought
+    if rules is None or not rules.tools:
+        return AnswerParser(thinking=thinking)
     return BoundParser(
         chat_model.placement.calls, {tool.name: json.loads(tool.parameters) for tool in rules.tools}, thinking=thinking
     )
 
 
-def refused_call(call: ToolCall, mark: CensorMark) -> str:
-    return f"[the call of {call.name} was refused, because it goes against {mark.text!r}: lore memory show {mark.id}]"
+def last_job(job: InferenceJob, ask: Ask) -> InferenceJob:
+    """The job of a turn's last request: it calls none of our tools."""
+    rules = job.sampling.calls
+    return replace(job, sampling=replace(job.sampling, calls=last_rules(rules, ask))) if rules is not None else job
 
 
 def waiting_of(event: PrefillProgress, floor: int, codex: str, counters: Mapping[str, float]) -> Waiting:

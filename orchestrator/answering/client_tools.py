@@ -1,4 +1,4 @@
-"""Tools of a client: which calls an answer may make, and the results that the client sends back.
+"""Which calls an answer may make, of a client's tools and of ours; and the results that a client sends back.
 
     answer ── calls ──▶ client ── results ──▶ the same turn, reopened: question, calls, results ──▶ answer
 
@@ -7,6 +7,7 @@ A result belongs to a call by its id, in whatever order results come. Pure funct
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from formatters.blocks import Role
@@ -29,27 +30,40 @@ ALL_RESULTS = "send a message with role tool for each of the calls, with its too
 
 
 def tool_rules(ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: SigilView) -> ToolRules | None:
-    """The calls that an answer may make; None where it is free: the client offers no tools, or none at all may be called.
+    """The calls that an answer may make; None where it is free: nothing may be called.
 
     Ours may be called beside the client's, unless one of the client's must be."""
-    if not ask.tools:
-        return None
     choice, theirs = ask.tool_choice, {tool.name: tool for tool in ask.tools}
     required = choice.mode == "required"
-    ours = () if required else [tool for tool in own if tool.name not in theirs and may_use(sigil, tool.name)]
+    ours = [tool for tool in own if tool.name not in theirs and may_use(sigil, tool.name)]
     wanted = [tool for tool in theirs.values() if choice.mode != "none" and tool.name in (choice.names or theirs)]
-    tools = (*map(_offered, wanted), *(OfferedTool(one.name, _schema(one.parameters_json_schema)) for one in ours))
+    tools = (*map(_offered, wanted), *(() if required and theirs else map(_own, ours)))
     return ToolRules(call_form(form), tools, required, ask.parallel_calls) if tools else None
+
+
+def own_rules(form: CallFormat, own: Sequence[ToolView]) -> ToolRules | None:
+    """Those of most answers: all tools are ours, and who asks may use each."""
+    return ToolRules(call_form(form), tuple(map(_own, own))) if own else None
+
+
+def last_rules(rules: ToolRules, ask: Ask) -> ToolRules:
+    """Those of a turn's last answer, which calls none of our tools; with no tools left it may call nothing."""
+    theirs = {tool.name for tool in ask.tools}
+    return replace(rules, tools=tuple(one for one in rules.tools if one.name in theirs), required=False)
 
 
 def call_form(form: CallFormat) -> CallForm:
     """As the engine takes it."""
     style = ArgumentForm(**vars(form.style)) if form.style is not None else None
-    return CallForm(form.trigger, form.begin, form.before, form.end, form.between, form.close, style)
+    return CallForm(form.trigger, form.begin, form.before, form.end, form.between, form.close, style, form.alone)
 
 
 def _offered(tool: ToolFunction) -> OfferedTool:
     return OfferedTool(tool.name, _schema(tool.parameters), bool(tool.strict))
+
+
+def _own(tool: ToolView) -> OfferedTool:
+    return OfferedTool(tool.name, _schema(tool.parameters_json_schema))
 
 
 def _schema(parameters: Mapping[str, object] | None) -> str:

@@ -12,8 +12,9 @@ of it is refused, whatever lies on the disk: a secret file was never taken in, a
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from pydantic_ai import RunContext
 
 from codex.documents import lines
@@ -23,13 +24,14 @@ from formatters.writers import passage
 from orchestrator.answering.agent import MOST_CHARS
 from orchestrator.answering.report import strategy_view
 from orchestrator.codices.reading import no_file
-from orchestrator.prompt.evidence import Searcher, TokenCounter, gather, written
+from orchestrator.prompt.evidence import MOST_PASSAGES, Searcher, TokenCounter, gather, written
 from orchestrator.prompt.strategy import advice, consulted, size_of_text
 
 NO_CODEX = "refused: no codex was chosen for this conversation"
 MOST_LINES = 200  # of one call where no end is named: three screens
 ROOM = MOST_CHARS - 500  # characters for lines: the rest is for what is said of them
 RESULT_TOKENS = 2_000  # of one search: a few whole functions
+Passages = Annotated[int, Field(ge=0, le=MOST_PASSAGES)]
 Context = RunContext[TurnContext]
 TextOf = Callable[[str, str], str | None]
 """The text of a codex's file as questions meet it; None for what is no file of it. May raise LoreError."""
@@ -47,17 +49,21 @@ class SearchArchive:
     searcher: Searcher
     tokens: TokenCounter
 
-    async def search_archive(self, ctx: Context, query: str) -> str:
+    async def search_archive(self, ctx: Context, query: str, n: Passages = 0, graph: bool = False) -> str:
         """Search the codebase for passages about a query: words, names of functions, text of an error message.
 
         Args:
             query: what to look for.
+            n: most passages; 0: as many as fit.
+            graph: also what calls, or is called by, what was found.
         """
         turn = ctx.deps
         if turn.codex is None:
             return NO_CODEX
         known = (*turn.state.evidence, *(one for earlier in turn.state.turns for one in earlier.evidence))
-        found = await gather(self.searcher, self.tokens, turn.codex.name, query, RESULT_TOKENS, known)
+        found = await gather(
+            self.searcher, self.tokens, turn.codex.name, query, RESULT_TOKENS, known, graph=graph, most=n
+        )
         if found.failed:
             return f"failed: {'; '.join(found.notices)}"
         return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"

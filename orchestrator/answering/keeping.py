@@ -78,7 +78,7 @@ def saved(
 
 def answer_of(finished: Finished) -> Message:
     """As the client got it, and sends it back."""
-    calls = [call for turn in finished.running for call in turn.calls]
+    calls = [call for turn in finished.running if turn.role is Role.ASSISTANT for call in turn.calls]
     return Message(
         "assistant", finished.text, tool_calls=tuple(ToolCall(one.id, one.name, one.arguments) for one in calls)
     )

@@ -9,7 +9,6 @@ from formatters.calls import ArgumentStyle, CallFormat
 from orchestrator.engine.calling import alternatives, few_values, may_be_any_text
 from orchestrator.service import Text, Thought
 
-CALL = ("<tool_call>", "</tool_call>")  # as formatters.writers tells the model of our own tools
 THOUGHT = ("<think>", "</think>")
 Arguments = dict[str, Any]  # of a call, as the model says them
 NO_SCHEMAS: Mapping[str, Any] = {}
@@ -23,32 +22,24 @@ class ParsedCall:
 
 
 class AnswerParser:
-    """Splits a model's text into the answer, thoughts, and tool calls.
+    """Splits the text of a model that can call nothing into the answer and thoughts.
 
-        <think>…</think>                                        a thought, where nothing was said before it
-        <tool_call>{"name": "…", "arguments": {…}}</tool_call>   a call; nothing behind it belongs to this answer
-        anything else                                           the answer
+        <think>…</think>   a thought, where nothing was said before it
+        anything else      the answer
 
-    Text comes in pieces of any length, so what may be the beginning of a tag is held back until it is decided. A call
-    that was begun and never ended, or that is not JSON of that form, is text. Models think before they speak: the tag in
-    the middle of an answer is quoted from somewhere. After a call the parser is `done` and takes nothing more.
+    Text comes in pieces of any length, so what may be the beginning of a tag is held back until it is decided. Models
+    think before they speak: the tag in the middle of an answer is quoted from somewhere.
 
-    thinking: the template opened a thought at the end of the prompt. calls: whether the model was told of tools.
-    beyond:   characters behind the call, which were dropped.
+    thinking: the template opened a thought at the end of the prompt.
     """
 
-    def __init__(self, *, thinking: bool = False, calls: bool = True) -> None:
+    def __init__(self, *, thinking: bool = False) -> None:
         self._thinking = thinking
         self._begun = False  # the answer: a thought comes before it
-        self._calls = [CALL[0]] if calls else []
         self._held = ""
-        self.done = False
-        self.beyond = 0
 
-    def feed(self, piece: str) -> Iterator[Text | Thought | ParsedCall]:
+    def feed(self, piece: str) -> Iterator[Text | Thought]:
         """Parts that are certain now."""
-        if self.done:
-            return
         self._held += piece
         tag = THOUGHT[0]
         while tag:
@@ -58,26 +49,16 @@ class AnswerParser:
             text, self._held = self._held[:certain], self._held[certain:]
             if text:
                 yield self._part(text)
-            if tag == CALL[0]:
-                end = self._held.find(CALL[1]) + len(CALL[1])
-                if end < len(CALL[1]):
-                    return
-                whole, self._held = self._held[:end], self._held[end:]
-                called = _called(whole[len(CALL[0]) : -len(CALL[1])])
-                if called is not None:
-                    self.done, self.beyond = True, len(self._held)
-                    yield called
-                    return
-                yield self._part(whole)
-            elif tag:
+            if tag:
                 self._held = self._held[len(tag) :]
                 self._thinking = tag == THOUGHT[0]
 
-    def end(self) -> Iterator[Text | Thought | ParsedCall]:
-        """What was held back, now that nothing follows."""
-        if self._held and not self.done:
-            yield self._part(self._held)
-        self.done = True
+    def end(self, *, cut: bool = False) -> Iterator[Text | Thought]:
+        """What was held back, now that nothing follows; the same where the text was `cut`."""
+        del cut
+        held, self._held = self._held, ""
+        if held:
+            yield self._part(held)
 
     def _tags(self) -> list[str]:
         """What would end the part that is being read."""
@@ -85,24 +66,13 @@ class AnswerParser:
             return [THOUGHT[1]]
         ahead = self._held.lstrip()
         thinks = not self._begun and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
-        return [*self._calls, THOUGHT[0]] if thinks else self._calls
+        return [THOUGHT[0]] if thinks else []
 
     def _part(self, text: str) -> Text | Thought:
         if self._thinking:
             return Thought(text)
         self._begun = self._begun or bool(text.strip())
         return Text(text)
-
-
-def _called(body: str) -> ParsedCall | None:
-    try:
-        call = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return None
-    arguments = call.get("arguments", {})
-    return ParsedCall(call["name"], arguments) if isinstance(arguments, dict) else None
 
 
 def _first(text: str, tags: list[str]) -> tuple[int, str]:
@@ -126,18 +96,15 @@ class BoundParser:
     """Splits a text whose calls the engine has bound to a form and to tools: text and thoughts, then calls up to the end.
 
     What begins as a call is held back until the text has ended, and is text where it is none: a model can spell out a
-    control token. A call that was cut off is dropped. `schemas`: of the arguments of each tool that was offered. It is
-    never `done`: the engine ends the answer behind the calls.
+    control token. A call that was cut off is dropped. `schemas`: of the arguments of each tool that was offered.
     """
-
-    done = False
-    beyond = 0
 
     def __init__(self, form: CallFormat, schemas: Mapping[str, Any], *, thinking: bool = False) -> None:
         self._form = form
         self._schemas = schemas
-        self._free = AnswerParser(thinking=thinking, calls=False)
+        self._free = AnswerParser(thinking=thinking)
         self._held = ""
+        self._said = False  # text before calls
         self._calling = False
 
     def feed(self, piece: str) -> Iterator[Text | Thought | ParsedCall]:
@@ -145,10 +112,11 @@ class BoundParser:
         self._held += piece
         if self._calling:
             return
-        at = self._held.find(self._form.trigger)
+        at = self._next(0)
         self._calling = at >= 0
-        certain = at if self._calling else len(self._held) - _beginning(self._held, [self._form.trigger])
+        certain = at if self._calling else len(self._held) - self._undecided()
         text, self._held = self._held[:certain], self._held[certain:]
+        self._said = self._said or bool(text)
         yield from self._free.feed(text)
 
     def end(self, *, cut: bool = False) -> Iterator[Text | Thought | ParsedCall]:
@@ -162,13 +130,26 @@ class BoundParser:
 
     def _calls(self) -> tuple[int, list[ParsedCall]]:
         """Where they begin, and what they are."""
-        at = self._held.find(self._form.trigger)
+        at = self._next(0)
         while at >= 0:
             calls = parsed_calls(self._form, self._held[at:], self._schemas)
             if calls and all(one.name in self._schemas for one in calls):
                 return at, calls
-            at = self._held.find(self._form.trigger, at + 1)
+            at = self._next(at + 1)
         return len(self._held), []
+
+    def _next(self, start: int) -> int:
+        """Where calls may begin, from there on; -1 where they do not."""
+        if self._form.alone and (self._said or start):
+            return -1
+        at = self._held.find(self._form.trigger, start)
+        return -1 if self._form.alone and at else at
+
+    def _undecided(self) -> int:
+        """Characters at the end that may be the beginning of calls."""
+        if not self._form.alone:
+            return _beginning(self._held, [self._form.trigger])
+        return len(self._held) if not self._said and self._form.trigger.startswith(self._held) else 0
 
 
 def parsed_calls(form: CallFormat, text: str, schemas: Mapping[str, Any] = NO_SCHEMAS) -> list[ParsedCall]:

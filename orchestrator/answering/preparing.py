@@ -195,7 +195,8 @@ class Preparer:
         tools = [tool.name for tool in asked.chat_model.tools] or None
         codex, state = resumed(asked.conversation, asked.codex_state)
         around = environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools)
-        calling = asked.chat_model.placement.calls.example if client_tools else ""
+        # One form in a prompt: Identity shows it where there are tools of ours.
+        calling = asked.chat_model.placement.calls.example if client_tools and not asked.chat_model.tools else ""
         karma = asked.conversation.karma or PinnedKarma()
         turn = TurnContext(
             identity=asked.served.view,

@@ -93,6 +93,6 @@ class Ritual:
 
 
 def without_thoughts(text: str, *, thinking: bool) -> str:
-    parser = AnswerParser(calls=False, thinking=thinking)
+    parser = AnswerParser(thinking=thinking)
     parts = [*parser.feed(text), *parser.end()]
     return "".join(part.delta for part in parts if isinstance(part, Text)).strip()

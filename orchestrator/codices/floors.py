@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from formatters.context import CodexView, IdentityView, ToolView
 from orchestrator.codices.state import CodexStateStore, FloorKey, ResidentIdentity
@@ -55,7 +56,15 @@ DEFAULT_IDENTITY_TEXT = (
 
 Tools = tuple[ToolView, ...]
 Stamp = tuple[int, int, int]
-LoadedModel = tuple[str, Tools]  # its fingerprint and the tools that it can call
+
+
+class FloorModel(NamedTuple):
+    """What a floor depends on: the fingerprint of the model, the tools that it can call, and a call as its chat template
+    writes one."""
+
+    fingerprint: str
+    tools: Tools = ()
+    calling: str = ""
 
 
 # -- identities: Markdown files in the configuration's `identities/`, and the one that ships
@@ -88,18 +97,16 @@ class IdentityFiles:
     def default(self) -> str:
         return self.chosen if self._is_there(self.chosen) else SHIPPED_IDENTITY
 
-    def get(self, name: str | None = None, tools: Tools = ()) -> IdentityView:
+    def get(self, name: str | None = None, tools: Tools = (), calling: str = "") -> IdentityView:
         """The newest version. Raises NotFound with those there are, InvalidRequest for a file that cannot be used."""
         wanted = name or self.default
         path = self._folder / f"{wanted}.md"
         try:
             stamp = self._stamp(wanted, path)
             known = self._read.get(wanted)
-            if known is None or known.stamp != stamp or known.view.tools != tools:
-                known = _Read(
-                    stamp, identity_of(wanted, DEFAULT_IDENTITY_TEXT if stamp is None else _text_of(path), tools)
-                )
-                self._read[wanted] = known
+            if known is None or known.stamp != stamp or (known.view.tools, known.view.calling) != (tools, calling):
+                text = DEFAULT_IDENTITY_TEXT if stamp is None else _text_of(path)
+                self._read[wanted] = known = _Read(stamp, identity_of(wanted, text, tools, calling))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequest(f"identity {wanted!r} cannot be read: {error}", f"mend or remove {path}") from error
         return known.view
@@ -124,11 +131,11 @@ def _text_of(path: Path) -> str:
     return path.read_text("utf-8")
 
 
-def identity_of(name: str, text: str, tools: Tools) -> IdentityView:
+def identity_of(name: str, text: str, tools: Tools = (), calling: str = "") -> IdentityView:
     """A version of it, named by what it says: 12 hex digits of a digest over text and tools."""
-    material = repr((text, [tool.model_dump_json() for tool in tools]))
+    material = repr((text, [*(tool.model_dump_json() for tool in tools), *filter(None, [calling])]))
     version = hashlib.sha256(material.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return IdentityView(name=name, version=version, text=text, tools=tools)
+    return IdentityView(name=name, version=version, text=text, tools=tools, calling=calling)
 
 
 # -- which version a codex is asked under
@@ -174,7 +181,7 @@ class ServingIdentities:
     """`model` gives the fingerprint of the loaded model, which floors depend on, and the tools that identities name. It
     raises NotReady before that is loaded, and so does what needs it."""
 
-    def __init__(self, identities: IdentityFiles, store: CodexStateStore, model: Callable[[], LoadedModel]) -> None:
+    def __init__(self, identities: IdentityFiles, store: CodexStateStore, model: Callable[[], FloorModel]) -> None:
         self._identities = identities
         self._store = store
         self._model = model
@@ -197,7 +204,7 @@ class ServingIdentities:
             return replace(self.now(codex, wanted), absent=self._identities.chosen)
         last = self._last(codex.name if codex else "", wanted)
         try:
-            newest = self._identities.get(wanted, self._model()[1])
+            newest = self._newest(wanted)
         except InvalidRequest as fault:
             if last is None:
                 raise
@@ -215,7 +222,7 @@ class ServingIdentities:
         """The default identity, whatever is resident; where it cannot be read, what was resident last. Raises
         InvalidRequest."""
         try:
-            return self._identities.get(self.default, self._model()[1])
+            return self._newest(self.default)
         except InvalidRequest:
             last = self._last(codex, self.default)
             if last is None:
@@ -250,6 +257,10 @@ class ServingIdentities:
     def forget(self, codex: str) -> None:
         self._resident = {key: resident for key, resident in self._resident.items() if key[0] != codex}
 
+    def _newest(self, name: str) -> IdentityView:
+        model = self._model()
+        return self._identities.get(name, model.tools, model.calling)
+
     def _last(self, codex: str, name: str) -> ResidentIdentity | None:
         key = codex, name
         if key not in self._resident:
@@ -257,7 +268,7 @@ class ServingIdentities:
         return self._resident[key]
 
     def _base(self, codex: CodexView | FloorKey) -> str:
-        return f"{codex.generation} {codex.tier} {self._model()[0]}"
+        return f"{codex.generation} {codex.tier} {self._model().fingerprint}"
 
 
 # -- floors in the engine

@@ -53,7 +53,7 @@ class CallForm:
 
     `begin` starts with `trigger`: the first text that is a call and nothing else. `between` leads from a call to the name
     of the next one; where it is empty there is one call. `close` follows the last.
-    `style`: None is one JSON object.
+    `style`: None is one JSON object. `alone`: calls are the whole answer; behind other text their beginning is text.
 
         Hermes, Qwen    CallForm('<tool_call>', '<tool_call>\\n{"name": "', '", "arguments": ', '}\\n</tool_call>',
                                  '\\n<tool_call>\\n{"name": "')
@@ -67,6 +67,7 @@ class CallForm:
     between: str = ""
     close: str = ""
     style: ArgumentForm | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class OfferedTool:
 class ToolRules:
     """Which calls an answer may make. `required`: it makes one, from its first token on. `parallel`: it may make several.
 
-    A named tool is `required` with that tool alone in `tools`. "None" is no rules at all.
+    A named tool is `required` with that tool alone in `tools`. With no tools it makes none: nothing in it begins as a call
+    does. Without rules it is free.
     """
 
     form: CallForm

@@ -126,6 +126,13 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """Compile this beside all else: answers with the same constraints are to come."""
+
+    sampling: Sampling
+
+
+@dataclass(frozen=True)
 class InferenceJob:
     """One inference: the floor by name, then `tail`. max_tokens 0 computes the prompt and generates nothing.
 

@@ -50,6 +50,11 @@ class ChatModel:
         self._store = store
         self._bridge = _Bridge(client, info.vocabulary, asyncio.get_running_loop())
 
+    @property
+    def calling(self) -> str:
+        """A call of a tool as Identity shows it; '' where it tells of no tools."""
+        return self.placement.calls.example if self.tools else ""
+
     async def counts(self, texts: Sequence[str]) -> list[int]:
         """Tokens of a codex's texts, remembered on disk and at hand when the floor is assembled."""
         counts: list[int] = []

@@ -65,15 +65,17 @@ async def gather(
     known: Sequence[Evidence] = (),
     *,
     graph: bool = False,
+    most: int = 0,
 ) -> Gathered:
-    """Evidence of at most `budget` tokens. `known`: passages that the conversation has already."""
+    """Evidence of at most `budget` tokens, and of `most` passages if that is not 0. `known`: passages that the conversation
+    has already."""
     if budget <= HEADLINE or not question.strip():
         return Gathered()
     try:
-        found = await searcher.search(question, codex, _how_many(budget), graph=graph)
+        found = await searcher.search(question, codex, max(_how_many(budget), most), graph=graph)
     except CodexError as fault:
         return Gathered(notices=(f"archive: {fault}",), failed=True)
-    passages = joined([hit for hit in found.hits if not _covered(hit, known)])
+    passages = joined([hit for hit in found.hits if not _covered(hit, known)])[: most or None]
     taken, used = await _filled(passages, tokens, budget - HEADLINE)
     return Gathered(tuple(taken), used + (HEADLINE if taken else 0), len(found.hits), found.notices)
 

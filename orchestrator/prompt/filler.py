@@ -8,7 +8,6 @@ Stays to the letter: what stands between fences (``` or ~~~), indentation, and r
 code is or hold a quote. A time at the beginning of a line does not make it another line; of repeated ones the first stays.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -25,7 +24,6 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _BLANKS = re.compile(r"(?<=\S)[ \t]{2,}(?=\S)")
 _TO_THE_LETTER = re.compile(r"    |\t|.*[\"'`]")
 _TIME = re.compile(r"[\[(]?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?[])]?[ \t]*")
-_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)  # as formatters.writers tells the model
 
 
 def without_filler(text: str) -> str:
@@ -43,11 +41,12 @@ def lean(state: StateView) -> StateView:
 
 def calls_of(turns: Iterable[TurnView]) -> list[str]:
     """For each message the call whose result it is, as `tool {arguments}`; '' for others and unknown ones."""
-    calls, call, named = [], "", dict[str, str]()
+    calls, named = list[str](), dict[str, str]()
     for turn in turns:
-        named |= {one.id: f"{one.name} {one.arguments}" for one in turn.calls}
-        calls.append(named.get(turn.answers, call) if turn.role is Role.TOOL else "")
-        call = _called(turn.text) if turn.role is Role.ASSISTANT else call if turn.role is Role.TOOL else ""
+        made = {one.id: f"{one.name} {one.arguments}" for one in turn.calls}
+        named |= made
+        of_client, of_ours = named.get(turn.answers, ""), next(iter(made.values()), "")
+        calls.append((of_ours or of_client) if turn.role is Role.TOOL else "")
     return calls
 
 
@@ -122,14 +121,3 @@ def _lean_turn(turn: TurnView, *, comes_again: bool) -> TurnView:
 
 def _lean_files(files: Sequence[AttachmentView]) -> tuple[AttachmentView, ...]:
     return tuple(one if one.verbatim else one.model_copy(update={"text": without_filler(one.text)}) for one in files)
-
-
-def _called(text: str) -> str:
-    found = _CALL.search(text)
-    try:
-        call = json.loads(found[1]) if found else None
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return ""
-    return f"{call['name']} {json.dumps(call.get('arguments', {}), ensure_ascii=False)}"

@@ -353,6 +353,17 @@ class TasksTable(Slice):
         return value
 
 
+class ToolsTable(Slice):
+    """The tools that the model has of the daemon."""
+
+    time: Seconds = Field(
+        120.0,
+        ge=1,
+        le=86_400,
+        description="how long a turn may go on calling them, from its first call on; then it answers from what it has",
+    )
+
+
 class PromptTable(Slice):
     """Which plug-ins write in prompts."""
 
@@ -463,6 +474,7 @@ class Settings(Slice):
     codex: CodexTable = CodexTable()
     strategy: StrategyTable = StrategyTable()
     tasks: TasksTable = TasksTable()
+    tools: ToolsTable = ToolsTable()
     prompt: PromptTable = PromptTable()
     identity: IdentityTable = IdentityTable()
     storage: StorageSettings = StorageSettings()

@@ -24,6 +24,7 @@ from codex.trees.roles import is_generated, role_of
 from codex.trees.secrets import find_secret
 from codex.words import asked, identifiers, query_words, words
 from formatters.blocks import Role
+from formatters.calls import PLAIN_CALLS
 from formatters.context import CallView, IdentityView, SigilView, TurnContext, TurnView
 from formatters.registry import builtin, write_prompt
 from formatters.template import ChatTemplate, parts
@@ -32,7 +33,7 @@ from governor.settings import SettingError, limit_bytes
 from orchestrator.answering.client_tools import answered_calls, refuse_strangers
 from orchestrator.answering.conversations import key_of, state_of_messages
 from orchestrator.answering.grounding import lines_of, quotable
-from orchestrator.answering.parsing import AnswerParser
+from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.sessions import checked_name
 from orchestrator.codices.known_lines import EXCERPT, LISTED
 from orchestrator.engine.backend import SchemaRefused
@@ -153,9 +154,9 @@ def _lore_file(text: str) -> None:
 
 
 def _answer(text: str) -> None:
-    parser = AnswerParser()
-    list(parser.feed(text))
-    list(parser.end())
+    for parser in (AnswerParser(), BoundParser(PLAIN_CALLS, {"x": {}})):
+        list(parser.feed(text))
+        list(parser.end())
     for stop in (text[:200] + "x", "<" + text[:200]):
         stream = TextStream((stop,))
         stream.push(text.encode())

@@ -195,6 +195,7 @@ class SmallHouse:
             self.traces,
             kept,
             clients,
+            120.0,
         )
 
     def plan(self, ask: Ask) -> PlanReply:

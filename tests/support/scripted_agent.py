@@ -1,18 +1,18 @@
 """An agent over a small engine that says what it was told to say."""
 
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from codex.errors import CodexError
+from formatters.calls import PLAIN_CALLS
 from formatters.context import Evidence, TurnContext
-from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished
+from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished, Refuse, TurnSoFar, refuse_nothing
 from orchestrator.answering.codex_tools import SearchArchive
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import AnswerParser, BoundParser
-from orchestrator.answering.running import job_of
+from orchestrator.answering.running import TurnLimits, job_of
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -63,9 +63,11 @@ class Archive:
     hits: Sequence[Evidence] = (HIT,)
     fault: CodexError | None = None
     queries: list[tuple[str, str]] = field(default_factory=list)
+    graphs: list[bool] = field(default_factory=list)
 
     async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         self.queries.append((codex, query))
+        self.graphs.append(graph)
         if self.fault:
             raise self.fault
         return FoundPassages(tuple(self.hits[:n]))
@@ -82,19 +84,28 @@ class Bench:
     calls: bool = True
     more: Sequence[Any] = ()
     texts: list[str] = field(default_factory=list)
-    parser: Callable[[], AnswerParser | BoundParser] | None = None
+    asked: list[TurnSoFar] = field(default_factory=list)
+    limits: TurnLimits = field(default_factory=lambda: TurnLimits(10_000, 100.0))
+    refuse: Refuse = refuse_nothing
 
     def __post_init__(self) -> None:
         self.answerer = Answerer([SearchArchive(self.archive, self.tokens).search_archive, *self.more])
 
-    async def compose(self, turn: TurnContext) -> InferenceJob:
+    async def compose(self, turn: TurnContext, asked: TurnSoFar) -> InferenceJob:
         composed = await self.composer.compose(turn)
         self.texts.append(composed.text)
+        self.asked.append(asked)
         return job_of(InferenceJob(0, "", b"", turn.sigil.uid, 100), composed)
 
     def answer(self, turn: TurnContext) -> AsyncIterator[AnswerEvent]:
-        parser = self.parser or partial(AnswerParser, calls=self.calls)
-        model = EngineModel("scripted", self.engine, self.compose, self.tokens.learn_answer, parser)
+        offered = (*self.answerer.tools, *turn.environment.client_tools)
+        schemas = {tool.name: tool.parameters_json_schema for tool in offered}
+
+        def parser(job: InferenceJob) -> AnswerParser | BoundParser:
+            return BoundParser(PLAIN_CALLS, schemas) if self.calls else AnswerParser()
+
+        learn = self.tokens.learn_answer
+        model = EngineModel("scripted", self.engine, self.compose, learn, parser, self.limits, self.refuse)
         return self.answerer.answer(turn, model)
 
     async def events(self, turn: TurnContext) -> list[AnswerEvent]:

@@ -55,6 +55,7 @@ from orchestrator.engine.messages import (
     EngineReady,
     InferenceJob,
     LoadFailed,
+    Prepare,
     Sampling,
     Shutdown,
     Wire,
@@ -68,7 +69,9 @@ from orchestrator.engine.scheduler.planner import Limits
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
 OLDEST_EACH = 4  # schemas, one is that which has waited longest: a stream of small ones holds up none for ever
+NOBODY = 0  # in the place of a ticket: nobody waits for what is compiled in advance
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
+PREPARE_SECONDS = 30.0  # in advance, while everything starts: 4 s of a core took 30 beside ten other processes
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
 CORE_SECONDS = 1.0  # between looks at the cores
 LEAST_CORE_SECONDS = 0.2  # that a look must be about: the kernel counts in hundredths
@@ -267,6 +270,9 @@ class Frontend:
             if (answer := self._answer(message)) is not None:
                 self._wire.send([answer])
                 continue
+            if isinstance(message, Prepare):
+                self._samplers.prepare(message.sampling)
+                continue
             self._forward(message)
             if isinstance(message, InferenceJob) and message.sampling.constrained:
                 self._samplers.take(message)
@@ -309,7 +315,14 @@ class SchemaSamplers:
         if self._backend.compiled(job.sampling):
             self._post(SamplerMade(job.ticket, self._made(job.sampling)))
             return
-        self._wanted[job.ticket] = job.sampling
+        self._want(job.ticket, job.sampling)
+
+    def prepare(self, sampling: Sampling) -> None:
+        """Compiles it, and so whatever the first one of a vocabulary takes. Returns at once."""
+        self._want(NOBODY, sampling)
+
+    def _want(self, ticket: int, sampling: Sampling) -> None:
+        self._wanted[ticket] = sampling
         self._came.put(None)
         if self._thread.ident is None:
             self._thread.start()
@@ -332,11 +345,19 @@ class SchemaSamplers:
                 oldest, smallest = waiting[0], min(waiting, key=lambda one: one[1].schema_size)
                 ticket, sampling = smallest if made % OLDEST_EACH else oldest
                 self._wanted.pop(ticket, None)
-                self._post(SamplerMade(ticket, self._made(sampling)))
+                self._give(ticket, self._made(sampling, COMPILE_SECONDS if ticket != NOBODY else PREPARE_SECONDS))
             self._compiles = False
 
-    def _made(self, sampling: Sampling) -> Sampler | SchemaRefused:
-        with self._watch(COMPILE_SECONDS):
+    def _give(self, ticket: int, made: Sampler | SchemaRefused) -> None:
+        if ticket != NOBODY:
+            self._post(SamplerMade(ticket, made))
+        elif isinstance(made, SchemaRefused):
+            log.warning("the model's own tools are not bound: %s", made)
+        else:
+            made.close()
+
+    def _made(self, sampling: Sampling, seconds: float = COMPILE_SECONDS) -> Sampler | SchemaRefused:
+        with self._watch(seconds):
             try:
                 return self._backend.sampler(sampling)
             except SchemaRefused as refused:

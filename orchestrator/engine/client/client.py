@@ -1,6 +1,6 @@
 """The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
 
-Floors and the grant are sent again to the next child. A call fails with its child. A ticket:
+Floors, the grant and what is prepared are sent again to the next child. A call fails with its child. A ticket:
 
     when the child ends it                             becomes
     ------------------------------------------------   ------------------------------
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
+from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
@@ -48,8 +49,10 @@ from orchestrator.engine.messages import (
     PrefillCost,
     PrefillProgress,
     PrefixMatch,
+    Prepare,
     PutFloor,
     Reason,
+    Sampling,
     StopMeasuring,
     Urgency,
     bytes_to_ids,
@@ -94,6 +97,7 @@ class EngineClient:
         self._suspects = Suspects()
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
+        self._prepared: Prepare | None = None
         self.ending = ""  # why it is being stopped
         self._heart: asyncio.Task[None] | None = None
         self.embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
@@ -193,6 +197,11 @@ class EngineClient:
     def drop_floor(self, name: str) -> None:
         if self._floors.pop(name, None):
             self._supervisor.send([DropFloor(name)])
+
+    def prepare(self, rules: ToolRules) -> None:
+        """The first answer under these rules is not to wait until they are compiled."""
+        self._prepared = Prepare(Sampling(calls=rules))
+        self._supervisor.send([self._prepared])
 
     # -- calls
 
@@ -307,7 +316,7 @@ class EngineClient:
     # -- when a child ends
 
     def _child_ready(self) -> None:
-        known = [*([self._grant] if self._grant else []), *self._floors.values()]
+        known = [*filter(None, [self._grant, self._prepared]), *self._floors.values()]
         self._supervisor.send(known)
         self._suspects = suspects_of(self._jobs().values())
         self._hand_in()

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 TOOL_NAME = re.compile(r"[\w./:-]{1,128}", re.ASCII)  # stands within JSON and within marks, unescaped
 ARGUMENT_NAME = re.compile(r"[^\s<>\"'=:,(){}\[\]]{1,128}")
-TEXT = r"TEXT: /(.|\n)+/"
+ANY_TEXT = r"/(.|\n)+/"
+TEXT = f"TEXT: {ANY_TEXT}"
 ANY_NAME = "NAME: /[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
 JSON_WORDS = ("true", "false", "null")
@@ -98,8 +99,10 @@ class Part:
 def check_rules(rules: ToolRules) -> None:
     """Raises SchemaRefused."""
     names = [tool.name for tool in rules.tools]
-    if not 1 <= len(names) <= MOST_TOOLS:
-        raise SchemaRefused(f"{len(names)} tools are offered; 1 to {MOST_TOOLS} are taken")
+    if len(names) > MOST_TOOLS:
+        raise SchemaRefused(f"{len(names)} tools are offered; {MOST_TOOLS} at most are taken")
+    if rules.required and not names:
+        raise SchemaRefused("a call is required, and no tool is offered")
     for name in names:
         if not TOOL_NAME.fullmatch(name):
             raise SchemaRefused(f"the tool's name {name!r} is not made of letters, digits and _ - . / :")
@@ -117,6 +120,8 @@ def check_rules(rules: ToolRules) -> None:
 def answer_of(rules: ToolRules, arguments: Sequence[Part], spelling: Spelling, *, with_schema: bool) -> str:
     """The rules of a whole answer; `@answer` in them is what fits the answer's own schema."""
     form = rules.form
+    if not rules.tools:
+        return "\n".join(["%llguidance {}", *without_calls(form, spelling, with_schema=with_schema)])
     several = rules.parallel and form.between
     return "\n".join(
         [
@@ -153,6 +158,9 @@ def start_of(rules: ToolRules, spelling: Spelling, *, with_schema: bool) -> list
         free = f"free: (TEXT? {others})* TEXT?" if others else "free: TEXT?"
         return ["start: free (head calls)?", free, TEXT]
     others = spelling.controls([])
+    if rules.form.alone:
+        free = f"free: FIRST? ({others} TEXT?)*" if others else "free: FIRST?"
+        return ["start: free | head calls", free, f"FIRST: {ANY_TEXT} & ~/{pattern_of(trigger)}(.|\n)*/", TEXT]
     rest = spelling.lark(rules.form.begin[len(trigger) :])
     # The lazy text ends where the trigger first appears, and no other text goes over it.
     return [
@@ -162,6 +170,21 @@ def start_of(rules: ToolRules, spelling: Spelling, *, with_schema: bool) -> list
         f"trigger[lazy]: TEXT? {sign(trigger)}",
         f"rest: {rest}",
     ]
+
+
+def without_calls(form: CallForm, spelling: Spelling, *, with_schema: bool) -> list[str]:
+    """The rules of an answer in which nothing begins as a call does."""
+    if with_schema:
+        return ["start: @answer"]
+    trigger = spelling.pieces(form.trigger)[0]
+    others = spelling.controls([trigger] if isinstance(trigger, int) else [])
+    text = TEXT if isinstance(trigger, int) else f"{TEXT} & ~/(.|\n)*{pattern_of(trigger)}(.|\n)*/"
+    return [f"start: (TEXT? {others})* TEXT?" if others else "start: TEXT?", text]
+
+
+def pattern_of(text: str) -> str:
+    """A regular expression for this text, as a grammar has one between its slashes."""
+    return re.escape(text).replace("/", r"\/")
 
 
 def call_of(form: CallForm, name: str, at: int, spelling: Spelling) -> str:

@@ -1,16 +1,18 @@
 """Whole turns of the agent on the real engine: a model of random weights makes valid calls by constraint alone.
 
-Each request to the model is bound to one call of the tools with enumerated arguments; the last one speaks freely.
+Each request to the model is bound to the tools that Identity tells of, with enumerated arguments, in the form of the
+model's chat template; the last one of a turn may call nothing.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic_ai.tools import Tool
 from support.composing import TEMPLATE
 from support.real_engine import engine
 
@@ -21,36 +23,35 @@ from formatters.blocks import Role
 from formatters.context import TurnContext
 from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
-from orchestrator.answering.agent import Answerer, AnswerEvent, EngineModel, Finished
+from orchestrator.answering.agent import LAST_CALL, Answerer, AnswerEvent, EngineModel, Finished, TurnSoFar
+from orchestrator.answering.answer import last_job, parser_of
+from orchestrator.answering.client_tools import tool_rules
 from orchestrator.answering.codex_tools import CodexTools
 from orchestrator.answering.inference import InferenceEvent
-from orchestrator.answering.running import job_within, within_window
+from orchestrator.answering.parsing import parsed_calls
+from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_within, within_window
+from orchestrator.codices.floors import identity_of
 from orchestrator.engine.builtin import ensure
-from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Admitted, AnswerDelta, InferenceJob, Sampling, Tier, ids_to_bytes
 from orchestrator.errors import LoreError
 from orchestrator.model.chat_model import EngineEncoder
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
+from orchestrator.service import Ask, Principal, ToolChoice
 
 pytestmark = pytest.mark.anyio
 CODE = {"a.py": "def main():\n    return helper()\n\n\ndef helper():\n    return 1\n", "b.py": "x = 1\n"}
-FORM = CallForm(
-    trigger="<tool_call>",
-    begin='<tool_call>{"name": "',
-    before='", "arguments": ',
-    end="}</tool_call>",
-)
 SYMBOL = {"name": {"enum": ["main", "helper", "nobody"]}, "what": {"enum": ["definition", "callers", "callees"]}}
 READ = {"path": {"enum": ["a.py", "b.py", "/etc/passwd"]}, "start": {"const": 1}, "end": {"const": 5}}
-
-
-def offered(name: str, properties: dict[str, object]) -> OfferedTool:
-    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-    return OfferedTool(name, json.dumps(schema), strict=True)
-
-
-OFFERED = {"symbol": offered("symbol", SYMBOL), "read_file": offered("read_file", READ)}
+Properties = Mapping[str, Mapping[str, object]]
+BOTH: Mapping[str, Properties] = {"symbol": SYMBOL, "read_file": READ}
+FAMILIES = (
+    "Qwen-Qwen2.5-7B-Instruct",
+    "Qwen3-Coder",
+    "mistralai-Mistral-Nemo-Instruct-2407",
+    "meta-llama-Llama-3.1-8B-Instruct",
+    "deepseek-ai-DeepSeek-V3.1",
+)
 
 
 def tools() -> CodexTools:
@@ -64,7 +65,7 @@ def tools() -> CodexTools:
     )
 
 
-async def given(name: str, arguments: dict[str, Any]) -> str:
+async def given(name: str, arguments: Mapping[str, Any]) -> str:
     """What a tool gives to a model that makes this call."""
     turn: Any = SimpleNamespace(deps=SimpleNamespace(codex=SimpleNamespace(name="demo")))
     try:
@@ -73,21 +74,31 @@ async def given(name: str, arguments: dict[str, Any]) -> str:
         return f"failed: {fault.message}"
 
 
+def narrowed(function: Callable[..., Any], properties: Properties) -> Tool[TurnContext]:
+    """One of our tools with arguments from which a model of noise may choose."""
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return Tool.from_schema(function, function.__name__, "A tool.", schema, takes_ctx=True)
+
+
 @dataclass
 class Loop:
-    """A turn on an engine, with every job that reached it and what came of each. `bound`: the tools of each request, in
-    their order; a request behind the last is free."""
+    """A turn on an engine, with every job that reached it and what came of each."""
 
     client: EngineClient
-    bound: list[tuple[OfferedTool, ...]]
+    template: ChatTemplate
+    properties: Mapping[str, Properties] = field(default_factory=lambda: BOTH)
+    limits: TurnLimits = field(default_factory=lambda: TurnLimits(10_000, 100.0))
     jobs: list[InferenceJob] = field(default_factory=list)
     generated: list[bytes] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.tokens = TokenCache(EngineEncoder(self.client))
-        template = ChatTemplate(TEMPLATE)
-        self.composer = Composer(builtin(), template, probe(template), Assembler(self.tokens, "root"))
+        self.placement = probe(self.template)
+        self.composer = Composer(builtin(), self.template, self.placement, Assembler(self.tokens, "root"))
+        look = tools()
+        self.answerer = Answerer([narrowed(getattr(look, name), given) for name, given in self.properties.items()])
+        self.ask = Ask(Principal(0, 0, 1), (), tool_choice=ToolChoice("required"), parallel_calls=False)
 
     async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
         self.jobs.append(job)
@@ -99,24 +110,45 @@ class Loop:
                 self.admitted.append(message)
             yield message
 
-    async def compose(self, turn: TurnContext) -> InferenceJob:
-        composed = await within_window(turn, self.composer.compose, 4_096)
+    async def compose(self, turn: TurnContext, asked: TurnSoFar) -> InferenceJob:
+        composed = await within_window(turn, self.composer.compose, 6_000)
         self.client.put_floor(composed.assembled.floor.name, composed.assembled.floor.ids)
-        at = len(self.jobs)
-        calls = ToolRules(FORM, self.bound[at], required=True) if at < len(self.bound) else None
-        job = InferenceJob(0, "", b"", turn.sigil.uid, 80 if calls else 4, Sampling(calls=calls))
-        return job_within(job, composed, 4_096)
+        owner = turn.sigil.model_copy(
+            update={"scopes": frozenset({"admin"})}
+        )  # refused at the call, not by the grammar
+        rules = tool_rules(self.ask, self.placement.calls, self.answerer.tools, owner)
+        job = job_within(InferenceJob(0, "", b"", 1, 120, Sampling(calls=rules)), composed, 6_000)
+        return replace(last_job(job, self.ask), max_tokens=4) if asked.last else job
 
     async def said(self, turn: TurnContext) -> list[AnswerEvent]:
-        look = tools()
-        model = EngineModel("noise", self, self.compose, self.tokens.learn_answer)
-        return [event async for event in Answerer([look.symbol, look.read_file]).answer(turn, model)]
+        told = identity_of("keeper", "You keep the lore.", self.answerer.tools, self.placement.calls.example)
+        model: Any = SimpleNamespace(placement=self.placement, opens_thought=False)
+        engine_model = EngineModel(
+            "noise", self, self.compose, self.tokens.learn_answer, lambda job: parser_of(model, job), self.limits
+        )
+        turn = turn.model_copy(update={"identity": told})
+        return [event async for event in self.answerer.answer(turn, engine_model)]
 
 
 @pytest.fixture(scope="module")
 async def client(models: Path) -> AsyncIterator[EngineClient]:
     async with engine(ensure("builtin:noise-s", models)) as running:
         yield running
+
+
+Loops = Callable[..., Loop]
+
+
+@pytest.fixture(params=FAMILIES)
+def loop_of(request: pytest.FixtureRequest, client: EngineClient, llama_sources: Path) -> Loops:
+    """A loop with the chat template of each family."""
+    source = (llama_sources / "models" / "templates" / f"{request.param}.jinja").read_text(encoding="utf-8")
+    return lambda **options: Loop(client, ChatTemplate(source, "<s>", "</s>"), **options)
+
+
+@pytest.fixture
+def loop(client: EngineClient) -> Loops:
+    return lambda **options: Loop(client, ChatTemplate(TEMPLATE), **options)
 
 
 Turns = Callable[..., TurnContext]
@@ -128,55 +160,74 @@ def ended(events: list[AnswerEvent]) -> Finished:
     return last
 
 
-async def test_calls_that_a_constraint_made_are_carried_out_and_the_model_goes_on(
-    client: EngineClient, a_turn: Turns
+def results_of(finished: Finished) -> list[str]:
+    return [turn.text for turn in finished.running if turn.role is Role.TOOL]
+
+
+def calls_in(finished: Finished, loop: Loop) -> list[list[tuple[str, Mapping[str, Any]]]]:
+    """Of each answer of the model."""
+    schemas = {tool.name: tool.parameters_json_schema for tool in loop.answerer.tools}
+    said = [turn.text for turn in finished.running if turn.role is Role.ASSISTANT]
+    made = [parsed_calls(loop.placement.calls, text, schemas) for text in said]
+    return [[(call.name, call.arguments) for call in calls] for calls in made]
+
+
+async def test_calls_in_the_form_that_the_floor_shows_are_carried_out_and_the_last_answer_calls_nothing(
+    loop_of: Loops, a_turn: Turns
 ) -> None:
-    both = tuple(OFFERED.values())
-    loop = Loop(client, [(OFFERED["symbol"],), (OFFERED["read_file"],), both])
+    loop = loop_of(limits=TurnLimits(10_000, 0.0))
     finished = ended(await loop.said(a_turn("Who calls the helper?")))
-    assert [turn.role for turn in finished.running] == [Role.ASSISTANT, Role.TOOL] * 3 + [Role.ASSISTANT]
-    texts = [turn.text for turn in finished.running]
-    called = [json.loads(text.removeprefix("<tool_call>").removesuffix("</tool_call>")) for text in texts[:6:2]]
-    assert [call["name"] for call in called[:2]] == ["symbol", "read_file"]
-    assert [texts[1], texts[3]] == [await given(call["name"], call["arguments"]) for call in called[:2]]
-    assert len(loop.jobs) == 4
+    called, last = calls_in(finished, loop)
+    assert (bool(called), last) == (True, [])
+    of_results = [call for turn in finished.running if turn.role is Role.TOOL for call in turn.calls]
+    assert [(one.name, json.loads(one.arguments)) for one in of_results] == called
+    first = next(turn for turn in finished.running if turn.role is Role.TOOL)
+    assert first.text == await given(*called[0]) + LAST_CALL
+    example = loop.placement.calls.example
+    told = identity_of("keeper", "x", loop.answerer.tools, example)
+    composed = await loop.composer.compose(a_turn("Who?", identity=told))
+    assert composed.text.count("To call a tool, ") == composed.text.count(example.rstrip("\n")) == 1
+    assert example.startswith(loop.placement.calls.begin)
+
+
+async def test_a_model_that_calls_for_as_long_as_it_may_gives_an_answer_all_the_same(
+    loop: Loops, a_turn: Turns
+) -> None:
+    one = loop()
+    finished = ended(await one.said(a_turn("Who calls the helper?")))
+    assert [bool(calls) for calls in calls_in(finished, one)] == [True] * (MOST_REQUESTS - 1) + [False]
+    assert len(one.jobs) == MOST_REQUESTS
 
 
 async def test_every_request_continues_the_ids_of_the_one_before_and_computes_only_what_is_new(
-    client: EngineClient, a_turn: Turns
+    loop: Loops, a_turn: Turns
 ) -> None:
-    loop = Loop(client, [(OFFERED["symbol"],), (OFFERED["read_file"],)])
-    finished = ended(await loop.said(a_turn("Who calls the helper?")))
-    results = [turn.text for turn in finished.running if turn.role is Role.TOOL]
-    for at, result in enumerate(results):
-        before, now = loop.jobs[at], loop.jobs[at + 1]
-        held = before.tail + loop.generated[at]
-        (ids,) = await client.encode([result])
+    turn = loop(properties={"symbol": SYMBOL})
+    finished = ended(await turn.said(a_turn("Who calls the helper?")))
+    for at, result in enumerate(results_of(finished)):
+        before, now = turn.jobs[at], turn.jobs[at + 1]
+        held = before.tail + turn.generated[at]
+        (ids,) = await turn.client.encode([result])
         assert now.floor == before.floor
         assert now.tail.startswith(held)
         assert ids_to_bytes(ids) in now.tail[len(held) :]
         new = (len(now.tail) - len(held)) // ID_BYTES
-        parts = loop.admitted[at + 1].reuse
+        parts = turn.admitted[at + 1].reuse
         computed = sum(part.end - part.start for part in parts if part.tier is Tier.COMPUTED)
         assert 0 < computed <= new + 1  # the last generated token was never evaluated
 
 
-async def test_a_path_from_outside_is_refused_to_the_model_and_the_turn_goes_on(
-    client: EngineClient, a_turn: Turns
-) -> None:
-    outside = offered("read_file", {**READ, "path": {"const": "/etc/passwd"}})
-    finished = ended(await Loop(client, [(outside,)]).said(a_turn("What?")))
-    (result,) = [turn.text for turn in finished.running if turn.role is Role.TOOL]
-    assert result.startswith("failed: '/etc/passwd' is no file of this codex; there are: ")
+async def test_a_path_from_outside_is_refused_to_the_model_and_the_turn_goes_on(loop: Loops, a_turn: Turns) -> None:
+    outside = {"read_file": {**READ, "path": {"const": "/etc/passwd"}}}
+    one = loop(properties=outside, limits=TurnLimits(10_000, 0.0))
+    finished = ended(await one.said(a_turn("What?")))
+    assert results_of(finished)[0].startswith("failed: '/etc/passwd' is no file of this codex; there are: ")
     assert finished.finish_reason in ("stop", "length")
 
 
-async def test_a_sigil_without_the_scope_is_refused_at_the_call_on_the_same_prompt(
-    client: EngineClient, a_turn: Turns
-) -> None:
-    may, may_not = Loop(client, [(OFFERED["symbol"],)]), Loop(client, [(OFFERED["symbol"],)])
+async def test_a_sigil_without_the_scope_is_refused_at_the_call_on_the_same_prompt(loop: Loops, a_turn: Turns) -> None:
+    may, may_not = (loop(properties={"symbol": SYMBOL}, limits=TurnLimits(10_000, 0.0)) for _ in range(2))
     await may.said(a_turn("What?", scopes=frozenset({"query", "tools:symbol"})))
     finished = ended(await may_not.said(a_turn("What?", scopes=frozenset({"query"}))))
-    (result,) = [turn.text for turn in finished.running if turn.role is Role.TOOL]
-    assert result == "refused: the sigil owner lacks the scope tools:symbol"
+    assert results_of(finished)[0].startswith("refused: the sigil owner lacks the scope tools:symbol\n")
     assert may.jobs[0].floor == may_not.jobs[0].floor

@@ -14,7 +14,9 @@ from orchestrator.answering.client_tools import (
     answered_calls,
     cut_results,
     cuts_reported,
+    last_rules,
     open_calls,
+    own_rules,
     refuse_strangers,
     shares,
     tool_rules,
@@ -46,8 +48,21 @@ def names(ask: Ask, sigil: SigilView = OWNER) -> list[str]:
     return [tool.name for tool in rules.tools] if rules else []
 
 
-def test_without_tools_of_a_client_an_answer_is_free() -> None:
-    assert tool_rules(asking(), PLAIN_CALLS, OURS, OWNER) is None
+def test_where_nothing_may_be_called_an_answer_is_free() -> None:
+    assert tool_rules(asking(), PLAIN_CALLS, (), OWNER) is None
+    assert tool_rules(asking(), PLAIN_CALLS, OURS, SigilView(name="guest", uid=7)) is None
+
+
+def test_without_tools_of_a_client_ours_are_bound_and_for_most_that_is_known_in_advance() -> None:
+    assert names(asking()) == ["search_archive", "look"]
+    assert tool_rules(asking(), PLAIN_CALLS, OURS, OWNER) == own_rules(PLAIN_CALLS, OURS)
+
+
+def test_the_last_answer_of_a_turn_may_call_the_clients_tools_alone() -> None:
+    for asked, left in ((asking(), []), (asking(LOOK, FIND), ["look", "find"])):
+        rules = tool_rules(asked, PLAIN_CALLS, OURS, OWNER)
+        assert rules is not None
+        assert [tool.name for tool in last_rules(rules, asked).tools] == left
 
 
 def test_ours_may_be_called_beside_the_clients_which_are_meant_on_equal_names() -> None:

@@ -12,10 +12,11 @@ from formatters.context import SigilView, TurnContext, Turning
 from formatters.plugins import ModelTool
 from formatters.registry import Registered
 from orchestrator.answering import agent
-from orchestrator.answering.agent import MOST_CHARS
+from orchestrator.answering.agent import MOST_CHARS, Refuse, refuse_nothing
 from orchestrator.answering.codex_tools import CodexTools
 from orchestrator.answering.memory_tools import MemoryTools
 from orchestrator.answering.package_tools import MOST_AT_ONCE, THREAD, PackageTools
+from orchestrator.errors import LoreError
 from orchestrator.prompt.composing import Composer, TokenCache
 from orchestrator.prompt.situation import OUR_TOOLS
 
@@ -33,9 +34,9 @@ class House:
         self.tools = PackageTools([tool], lambda failure: self.told.append(str(failure)))
         self.parts = composer, tokens
 
-    async def said(self, turn: TurnContext) -> tuple[str, str]:
+    async def said(self, turn: TurnContext, refuse: Refuse = refuse_nothing) -> tuple[str, str]:
         """What the tool gave the model, and the answer."""
-        bench = Bench(*self.parts, ScriptedEngine([CALL, "It is so."]), more=self.tools.functions)
+        bench = Bench(*self.parts, ScriptedEngine([CALL, "It is so."]), more=self.tools.functions, refuse=refuse)
         events = await bench.events(turn)
         return finished(events).running[1].text, text_of(events)
 
@@ -89,6 +90,28 @@ async def test_who_lacks_its_scope_is_refused_and_the_tool_is_not_called(
     assert "lacks the scope tools:weather" in (await made.said(guest))[0]
     member = turn.model_copy(update={"sigil": SigilView(name="m", uid=3, scopes=frozenset({"tools:weather"}))})
     assert (await house(lambda ctx, arguments: "sun").said(member))[0] == "sun"
+
+
+async def test_a_call_that_is_refused_is_not_carried_out_and_the_model_reads_why(
+    house: Callable[[Run], House], turn: TurnContext
+) -> None:
+    asked = []
+
+    async def refuse(name: str, arguments: str) -> str:
+        asked.append((name, arguments))
+        return "it goes against 'No weather.'"
+
+    made = house(lambda ctx, arguments: pytest.fail("it was called"))
+    assert await made.said(turn, refuse) == ("refused: it goes against 'No weather.'", "It is so.")
+    assert asked == [("weather", '{"town": "Ulm"}')]
+
+
+async def test_what_cannot_be_looked_up_permits_nothing(house: Callable[[Run], House], turn: TurnContext) -> None:
+    async def refuse(name: str, arguments: str) -> str:
+        raise LoreError("the memories are away")
+
+    made = house(lambda ctx, arguments: pytest.fail("it was called"))
+    assert (await made.said(turn, refuse))[0] == "failed: the memories are away"
 
 
 async def test_a_long_result_is_cut_and_says_so(house: Callable[[Run], House], turn: TurnContext) -> None:

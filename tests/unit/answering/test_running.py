@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.blocks import Role
-from formatters.context import TurnContext, TurnView
-from orchestrator.answering.running import LEAST_ANSWER, job_within, with_stubs, within_window
+from formatters.context import CallView, TurnContext, TurnView
+from orchestrator.answering.running import (
+    LEAST_ANSWER,
+    MOST_REQUESTS,
+    TurnLimits,
+    job_within,
+    with_stubs,
+    within_window,
+)
 from orchestrator.engine.messages import InferenceJob
 from orchestrator.prompt.composing import Composed, Composer
 
@@ -17,8 +24,8 @@ Turns = Callable[..., TurnContext]
 
 
 def called(name: str, result: str) -> tuple[TurnView, TurnView]:
-    call = f'<tool_call>{{"name": "{name}", "arguments": {{"query": "x"}}}}</tool_call>'
-    return TurnView(role=Role.ASSISTANT, text=call), TurnView(role=Role.TOOL, text=result)
+    call = CallView(id=name, name=name, arguments='{"query": "x"}')
+    return TurnView(role=Role.ASSISTANT, text=f"I call {name}."), TurnView(role=Role.TOOL, text=result, calls=(call,))
 
 
 LONG = "".join(f"a line of code {n}\n" for n in range(100))
@@ -60,6 +67,36 @@ async def test_the_answer_has_at_most_what_the_window_leaves(composer: Composer,
         1,
     ]
     assert job_within(job, found, tokens).tail == found.assembled.tail
+
+
+async def test_the_requests_of_a_turn_share_the_tokens_of_its_answer(composer: Composer, a_turn: Turns) -> None:
+    found = await composer.compose(a_turn("Where?"))
+    job, window = InferenceJob(0, "", b"", 1, 300), found.assembled.tokens + 250
+    assert [job_within(job, found, window, had).max_tokens for had in (0, 100, 299, 300, 400)] == [250, 200, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("requests", "generated", "seconds", "last"),
+    [
+        (0, 0, 999, False),  # whoever has called nothing may call
+        (1, 0, 59, False),
+        (1, 0, 60, True),
+        (MOST_REQUESTS - 2, 0, 0, False),
+        (MOST_REQUESTS - 1, 0, 0, True),
+        (1, 1_000 - LEAST_ANSWER, 0, False),
+        (1, 1_001 - LEAST_ANSWER, 0, True),
+    ],
+)
+def test_a_turn_has_a_last_request_by_its_number_its_tokens_and_its_seconds_from_the_first_call_on(
+    requests: int, generated: int, seconds: float, last: bool
+) -> None:
+    now = [1_000.0]
+    limits = TurnLimits(1_000, 60.0, lambda: now[0])
+    now[0] += 500.0  # before its first call
+    limits.called()
+    now[0] += seconds
+    limits.called()
+    assert limits.is_last(requests, generated) is last
 
 
 RESULTS = st.lists(st.text("ab \n", max_size=400), max_size=5)

@@ -11,7 +11,7 @@ from codex.following.amendments import effective
 from codex.library import Library
 from formatters.context import CodexView
 from governor.settings import PressureSettings
-from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import FloorModel, Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState, CodexStateStore
@@ -90,7 +90,7 @@ class House:
         self.library = Library(tmp_path / "data")
         self.store = CodexStateStore(tmp_path / "floors.sqlite3")
         self.builder, self.floors = Builder(self.library), Floors(Engine())
-        identities = ServingIdentities(IdentityFiles(tmp_path / "identities"), self.store, lambda: ("m", ()))
+        identities = ServingIdentities(IdentityFiles(tmp_path / "identities"), self.store, lambda: FloorModel("m"))
         machine = SimpleNamespace(
             outlook=SimpleNamespace(budget=1), room=lambda _: ROOM, levels=SimpleNamespace(memory="calm")
         )

@@ -132,7 +132,7 @@ def test_environment_tells_levels_the_sigil_and_what_the_client_brought() -> Non
         "# Environment\nGPU memory: tight\nPower: on battery\nSigil: owner (query, search)\n\n"
         "Tools that may be called now: a, b\n\n"
         "# Instructions of the client\nBe brief.\n\n"
-        '# Tools of the client\n{"description": "", "name": "t", "parameters": {}}\n\n'
+        '# Tools of the client\nThey are called in the same way.\n{"description": "", "name": "t", "parameters": {}}\n\n'
     )
 
 

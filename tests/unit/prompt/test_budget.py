@@ -10,6 +10,7 @@ from formatters.blocks import Role
 from formatters.context import (
     AmendmentView,
     AttachmentView,
+    CallView,
     Evidence,
     KarmaEntry,
     KarmaView,
@@ -41,8 +42,8 @@ def answered(text: str) -> TurnView:
     return TurnView(role=Role.ASSISTANT, text=text)
 
 
-def tool(text: str) -> TurnView:
-    return TurnView(role=Role.TOOL, text=text)
+def tool(text: str, *calls: CallView) -> TurnView:
+    return TurnView(role=Role.TOOL, text=text, calls=calls)
 
 
 LONG = StateView(
@@ -166,9 +167,11 @@ async def test_filler_goes_before_anything_else_and_only_as_much_as_is_needed(
 async def test_a_stub_says_what_was_called_how_large_it_was_and_how_it_begins(
     govern: Callable[..., object], a_turn: Turns, composer: Composer
 ) -> None:
-    called = answered('<tool_call>{"name": "search_archive", "arguments": {"query": "main"}}</tool_call>')
+    called = CallView(id="1", name="search_archive", arguments='{"query": "main"}')
     result = "\n".join(f"=== a{number}.py:1-9 ===" for number in range(40))
-    turn = a_turn(state=StateView(turns=(asked("where?"), called, tool(result), answered("there"))))
+    turn = a_turn(
+        state=StateView(turns=(asked("where?"), answered("I look."), tool(result, called), answered("there")))
+    )
     whole = (await composer.compose(turn)).assembled.tokens
     (stub,) = [one.text for one in (await govern(turn, tokens=whole - 1)).turn.state.turns if one.role is Role.TOOL]
     assert stub == (
@@ -181,8 +184,8 @@ async def test_of_the_results_of_one_call_the_earlier_one_goes_first(
     govern: Callable[..., object], a_turn: Turns, composer: Composer
 ) -> None:
     def search(word: str, found: str) -> tuple[TurnView, TurnView]:
-        call = f'<tool_call>{{"name": "search", "arguments": {{"query": "{word}"}}}}</tool_call>'
-        return answered(call), tool("".join(f"{found} in line {number}\n" for number in range(30)))
+        call = CallView(id=found, name="search", arguments=f'{{"query": "{word}"}}')
+        return answered("I look."), tool("".join(f"{found} in line {number}\n" for number in range(30)), call)
 
     searches = (*search("x", "one"), *search("y", "two"), *search("x", "three"))
     turn = a_turn(state=StateView(turns=(asked("where?"), *searches, answered("there"))))

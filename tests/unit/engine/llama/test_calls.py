@@ -225,7 +225,7 @@ def test_a_loose_tool_takes_any_arguments_in_the_same_form(says: Says) -> None:
 @pytest.mark.parametrize(
     ("rules", "because"),
     [
-        (ToolRules(HERMES, ()), "0 tools are offered"),
+        (ToolRules(HERMES, (), required=True), "a call is required, and no tool is offered"),
         (ToolRules(HERMES, TOOLS * 65), "130 tools are offered"),
         (ToolRules(HERMES, (TOOLS[0], TOOLS[0])), "two tools have one name"),
         (ToolRules(HERMES, (OfferedTool('a"b', "{}"),)), "is not made of letters"),
@@ -258,3 +258,26 @@ def test_whatever_a_model_would_rather_say_a_required_call_is_well_formed(quoter
         assert call["arguments"]["kind"] in ("a", "b")
         said.add(json.dumps(call))
     assert len(said) > 2
+
+
+def test_with_no_tools_an_answer_is_any_text_in_which_no_call_begins(says: Says, gemma: Says) -> None:
+    rules = ToolRules(HERMES, ())
+    assert [text for text in ("", "I know.", "a <tool_cal> é\n", SEARCH) if not says(text, rules)] == []
+    assert [text for text in (CALL, f"I look. {CALL}", "it is <tool_call> here") if says(text, rules)] == []
+    assert gemma("I look, <|channel>thought\nhm<channel|> so it is", ToolRules(LIST, ()))
+    assert not gemma("<|tool_call>", ToolRules(LIST, ()))
+    assert says('{"b": 1}', rules, '{"properties": {"b": {"const": 1}}, "required": ["b"]}')
+    assert not says(CALL, rules, '{"type": "object"}')
+
+
+ALONE = CallForm('{"name": "', '{"name": "', '", "parameters": ', "}", alone=True)
+
+
+def test_a_beginning_that_ordinary_texts_have_is_a_call_only_at_the_beginning_of_an_answer(says: Says) -> None:
+    call = '{"name": "search", "parameters": {"query": "a"}}'
+    rules = ToolRules(ALONE, TOOLS)
+    free = ["", "{", '{"name"', '{"names": "x"}', "I know.", f"So it is: {call}", 'Write {"name": "x"} there.']
+    assert [text for text in (call, *free) if not says(text, rules)] == []
+    assert [text for text in ('{"name": "x"}', '{"name": "', f"{call} and more") if says(text, rules)] == []
+    assert not says(call, replace(rules, tools=()))
+    assert says("I know.", replace(rules, tools=()))
