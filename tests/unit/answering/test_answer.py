@@ -196,6 +196,35 @@ def test_a_blocking_censor_refuses_the_call_that_goes_against_it_and_says_so(tmp
     assert house.memories.get(ME.uid, censor).activations == 1
 
 
+class PackageHouse(CallingHouse):
+    """The model calls two tools that packages bring; what would be carried out is kept."""
+
+    async def answer(self, turn: object, model: object) -> AsyncIterator[Any]:
+        del turn
+        asked: Any = model
+        calls = (("run_sql", '{"query": "DROP TABLE users"}'), ("weather", '{"town": "Ulm"}'))
+        self.refusals = [await asked.refuse(*call) for call in calls]
+        yield Text("Done.")
+        yield Finished("stop", "Done.", (), ())
+
+
+def test_a_blocking_censor_refuses_a_call_of_a_packages_tool_and_the_answer_names_it(tmp_path: Path) -> None:
+    house = PackageHouse(tmp_path)
+    censor = house.censor(block=True)
+    events = house.events(replace(asking(), principal=REMEMBERING))
+    assert house.refusals == [f"it goes against 'Never drop a table.': lore memory show {censor}", ""]
+    assert [(one.id, one.severity) for one in events[-1].lore.censored] == [(censor, "block")]
+    assert house.memories.get(ME.uid, censor).activations == 1
+
+
+def test_a_warning_lets_a_call_of_a_packages_tool_pass_and_is_told(tmp_path: Path) -> None:
+    house = PackageHouse(tmp_path)
+    house.censor(block=False)
+    events = house.events(replace(asking(), principal=REMEMBERING))
+    assert house.refusals == ["", ""]
+    assert [one.severity for one in events[-1].lore.censored] == ["warn"]
+
+
 def test_an_answer_whose_every_call_is_refused_ends_as_a_text_does(tmp_path: Path) -> None:
     house = CallingHouse(tmp_path)
     house.censor(block=True)
