@@ -31,6 +31,7 @@ import cases_floor  # noqa: E402
 import cases_load  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_memory  # noqa: E402
+import cases_page  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_relevance  # noqa: E402
@@ -136,6 +137,7 @@ def chosen(
         else {
             **cases_daemon.cases(),
             **cases_load.cases(),
+            **cases_page.cases(),
             **cases_parts.cases(),
             **cases_relevance.cases(),
             **cases_memory.cases(locomo),

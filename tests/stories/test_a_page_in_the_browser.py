@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 from chromium import chromium
+from many_turns import many_turns
 from private_daemon import LORE
 from support.house import CODES, ask, begun, blocks, codebase, lent, question, reply
 from support.served import served
@@ -269,6 +270,24 @@ def test_the_least_part_of_a_bar_is_seen(page, house):
     assert query["tokens"] > query["cached"]
     bars = "[...document.querySelectorAll('[data-block=query] .bar > span')]"
     assert page.value(f"Math.min(...{bars}.map((one) => one.getBoundingClientRect().width))") >= 3
+
+
+def test_of_ten_thousand_turns_those_are_in_the_page_that_were_scrolled_to_and_a_filter_finds_the_oldest(page, house):
+    many_turns(house.folder / "data" / "lorekeep" / "traces.sqlite3", 10_000)
+    ask(house, "walrus")
+    rows = "document.querySelectorAll('#turn-list li').length"
+    page.press("2")
+    page.says("#10000", "#turn-list")
+    few = page.value(rows)
+    assert 0 < few <= 600
+    page.value("window.scrollTo(0, document.body.scrollHeight)")
+    page.seen(f"{rows} > {few}")
+    assert page.value(rows) <= few + 400
+    page.press("/")
+    page.type("#00001")
+    page.says("#00001", "#turn-list")
+    assert page.value(rows) == 1
+    assert house.lore("purge", "--traces", "--yes").returncode == 0
 
 
 def test_the_page_says_that_the_daemon_is_away_and_goes_on_when_it_is_back(page, house):
