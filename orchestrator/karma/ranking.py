@@ -101,12 +101,12 @@ def ranked(
 
 
 def _size(record: MemoryRecord, said: Sequence[frozenset[str]]) -> str | None:
-    """The summary; one line where a turn says a part of it; None where a turn says it."""
+    """The summary; one line where a turn says a part of it; None where a turn says it, unless it is suspect."""
     if record.verbatim:
         return record.text
     mine = _content(record.summary)
     most = max((len(mine & turn) / len(mine) for turn in said if mine), default=0.0)
-    if most > SAID:
+    if most > SAID and not record.suspect:
         return None
     return record.micro if most > PARTLY_SAID else record.summary
 

@@ -5,7 +5,8 @@
     3  what stands whatever is asked was left out by the gate, is wanted now, and known   due
     4  the frame changed to one that the words name                                       due
     5  the question names something that the block does not hold                          due
-    6  it holds nothing that was looked up, and something is known of the question        due
+    6  nothing that was looked up stands in it, or no word of a question that does not refer back,
+       and something is known of the question                                             due
     7  else the block stays, whatever else is remembered meanwhile
 
 A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
@@ -20,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from codex.words import stem, words
+from codex.words import query_words, stem, words
 from formatters.context import KarmaEntry, KarmaView
 from formatters.plugins import MemoryKind
 from orchestrator.karma.figures import TurnCounts, calibration
@@ -29,11 +30,12 @@ from orchestrator.karma.periods import periods_of
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord, MemoryState
 from orchestrator.karma.schema import CITING
-from orchestrator.karma.search import FLOOR, MemorySearch
+from orchestrator.karma.search import FLOOR, MemorySearch, telling
 from orchestrator.karma.sizes import in_line, tokens_of
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.standing import STANDING_NODES, in_domain, standing
 from orchestrator.karma.store import MemoryStore, marks
+from orchestrator.prompt.phrases import read_part
 from orchestrator.prompt.prefetch import Prefetch
 from orchestrator.relevance.intent import (
     ALWAYS,
@@ -51,6 +53,11 @@ SOURCE = "memory:"  # before the id, in what a prompt says of its items
 SHORTENED = "shortened to save room"
 NOTHING_COUNTED = TurnCounts()
 NOTHING_HELD = "the conversation had no memories yet"
+OTHER_SUBJECT = "the question is about something else"
+# "and its limit?" asks about what the conversation has.
+REFERS_BACK = frozenset(
+    ("it", "its", "that", "this", "these", "those", "they", "them", "their", "he", "him", "his", "she", "her", "same")
+)
 WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
 IN_ENVIRONMENT = {
     "user_traits": "The user",
@@ -175,8 +182,8 @@ class Recall:
         frame, intent = _frame(asked, pinned), intent_of(asked.text)
         had = {one.id for one in pinned.entries} if pinned is not None else set()
         always = self._always(asked, frame)
-        changed = self._changed(asked.uid, pinned)
-        if pinned is not None and not refresh_due(pinned, changed, frame.name, intent, always):
+        due = (self._changed(asked.uid, pinned), frame.name, intent, always, subject_of(asked.text))
+        if pinned is not None and not refresh_due(pinned, *due):
             return ()
         plan = _plan(asked, frame, intent, self.store.kinds)
         chosen = self._found(asked, frame, intent, plan, frame.total, {one.id: one.text for one in always})
@@ -204,7 +211,7 @@ class Recall:
         wanted = bool(plan.kinds) or any(map(question.wants, STANDING_NODES))
         held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
         changed, always = self._changed(question.uid, pinned), self._always(question, frame) if held else ()
-        why = refresh_due(pinned, changed, frame.name, intent, always)
+        why = refresh_due(pinned, changed, frame.name, intent, always, subject_of(question.text))
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
@@ -214,7 +221,7 @@ class Recall:
         stands = {one.id: one.text for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands) if held else []
         found = self._entries(chosen)
-        if pinned is not None and why == NOTHING_HELD and not found:
+        if pinned is not None and why in (NOTHING_HELD, OTHER_SUBJECT) and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         # where nothing is known of what is asked, what the conversation has of it stays
         entries = (
@@ -224,7 +231,8 @@ class Recall:
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(pinned, chosen, room, 1000 * (time.perf_counter() - began))
-        left_out = set(STANDING_NODES).difference(filter(question.wants, STANDING_NODES), (one.node for one in stood))
+        stands_on = {one.node for one in stood}
+        left_out = {name for name in STANDING_NODES if not question.wants(name) and name not in stands_on}
         why = f"refreshed: {why}" if pinned is not None else ""
         return PinnedKarma(entries, frame.name, why, tuple(sorted(left_out))), counts
 
@@ -330,8 +338,9 @@ def refresh_due(
     frame: str,
     intent: QuestionIntent,
     always: Iterable[ShownEntry] = (),
+    subject: Sequence[str] = (),
 ) -> str:
-    """Why the block is built anew, by the table above; '' where it stays."""
+    """Why the block is built anew, by the table above; '' where it stays. `subject`: words that say what is asked about."""
     if pinned is None:
         return "the conversation begins"
     gone = [one.id for one in pinned.entries if changed.get(one.id) != one.updated]
@@ -348,7 +357,17 @@ def refresh_due(
     missing = [name for name in intent.entities if not held & {stem(word) for word in words(name)}]
     if missing and len(missing) == len(intent.entities):
         return f"the question names {missing[0]}"
-    return "" if intent.greeting or any(not one.node for one in pinned.entries) else NOTHING_HELD
+    if intent.greeting:
+        return ""
+    if all(one.node for one in pinned.entries):
+        return NOTHING_HELD
+    return OTHER_SUBJECT if subject and held.isdisjoint(map(stem, subject)) else ""
+
+
+def subject_of(question: str) -> list[str]:
+    """Words that say what a question is about; none where it refers to what was said."""
+    read = read_part(question)
+    return [] if REFERS_BACK.intersection(words(read)) else telling(read, query_words(read))
 
 
 def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:

@@ -88,6 +88,21 @@ def test_a_question_that_names_something_else_refreshes_it_and_says_so(store: Me
     assert second.karma.why == "refreshed: the question names conf.toml"
 
 
+def test_a_question_about_another_subject_in_small_letters_refreshes_it_and_one_that_refers_back_does_not(
+    store: MemoryStore,
+) -> None:
+    remember(store, "The cache is Redis.")
+    remember(store, "Storage is SQLite, and its size is 2 GB.")
+    first = recalled(store, "what is the cache?")
+    for asked in ("and its size?", "how large is it in size?", "why?", "what is the zeppelin?", "thanks!"):
+        assert recalled(store, asked, first.karma).karma == replace(first.karma, why="")
+    other = recalled(store, "what is the storage?", first.karma)
+    assert (texts(other), other.karma.why) == (
+        ["Storage is SQLite, and its size is 2 GB."],
+        "refreshed: the question is about something else",
+    )
+
+
 def test_a_question_about_what_nobody_remembers_leaves_the_block_as_it_is(store: MemoryStore) -> None:
     remember(store, "The cache is Redis.")
     first = recalled(store, "what is the cache?")
@@ -184,6 +199,15 @@ def test_a_memory_whose_code_changed_says_so_to_the_model(store: MemoryStore) ->
     assert texts(recalled(store, "what is the cache?")) == [
         "The cache is Redis. (may be outdated: src/cache.py changed)"
     ]
+
+
+def test_a_memory_that_a_turn_says_is_left_out_but_not_where_its_code_changed_since(store: MemoryStore) -> None:
+    added = remember(store, "The cache is Redis.", codex="demo")
+    turns = ("what is the cache?", "The cache is Redis.")
+    assert texts(recalled(store, "what is the cache?", turns=turns)) == []
+    store.mark_suspect("demo", {added.id: "src/cache.py changed"})
+    (told,) = texts(recalled(store, "what is the cache?", turns=turns))
+    assert told == "The cache is Redis. (may be outdated: src/cache.py changed)"
 
 
 def test_a_memory_turns_suspect_in_a_running_conversation_when_its_code_is_edited_and_not_when_it_moves(
