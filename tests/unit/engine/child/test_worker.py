@@ -31,6 +31,7 @@ from orchestrator.engine.messages import (
     InferenceJob,
     Outcome,
     PrefixMatch,
+    Prepare,
     PutFloor,
     Reason,
     Sampling,
@@ -160,6 +161,19 @@ def test_while_a_schema_is_compiled_texts_are_read_and_questions_that_came_later
         assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
         backend.allowed.release()
         assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
+
+
+def test_what_is_prepared_is_compiled_beside_answers_and_a_refusal_of_it_ends_nothing() -> None:
+    backend = Compiling()
+    with child(backend) as (wire, heard):
+        wire.send([Prepare(Sampling(schema="{}")), Prepare(Sampling(schema="x"))])
+        assert backend.begun.get(timeout=SOON) in ("{}", "x")
+        wire.send([job(1)])
+        assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
+        backend.allowed.release(2)
+        wire.send([job(2, "[]")])
+        backend.allowed.release()
+        assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
 
 
 def test_a_small_schema_is_compiled_before_larger_ones_that_wait_and_one_called_off_is_not_compiled() -> None:
