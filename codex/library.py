@@ -11,12 +11,15 @@ to the first difference. The order is frozen with a generation; the next generat
     old     a  b  c  d  e          c was edited, f is new
     new     a  b  d  e  c  f       shared: a b
 
+A codex whose prefix came from another machine takes the order that it had there (`expect`).
+
 A survey reads some files only, drawn by a hash of their names: as good as random, and the same every time. Each is weighted
 by its size, because an estimate from the sample is a share of all bytes.
 """
 
 import hashlib
 import heapq
+import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -354,19 +357,44 @@ class Library:
         entries = {entry.path: entry for entry in taken.entries}
         volatility = tree.volatility(taken.candidates)
         newest = self._newest(name)
-        if newest is None:
-            paths = fresh_order(entries, volatility)
-        else:
-            old = [(entry.path, entry.digest) for entry in newest.entries]
-            paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
+        old = [(entry.path, entry.digest) for entry in newest.entries] if newest else self._expected(name)
+        paths = next_order(old, {path: entry.digest for path, entry in entries.items()}, volatility)
         return tuple(entries[path] for path in paths)
+
+    # -- the order of a codex that was loaded elsewhere
+
+    def expect(self, name: str, order: Sequence[tuple[str, str]]) -> None:
+        """The first load under this name takes this order of paths and digests as that of a generation before it. Raises
+        OSError."""
+        path = self._expected_file(name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(order), "utf-8")
+        temporary.replace(path)
+
+    def knows(self, name: str) -> bool:
+        """Whether a codex of this name was loaded to its end."""
+        return any(one.name == name and one.newest is not None for one in self.catalog.codices())
+
+    def _expected(self, name: str) -> list[tuple[str, str]]:
+        """Empty where nothing was said, or it cannot be read: then files are in an order of their own."""
+        try:
+            found = json.loads(self._expected_file(name).read_bytes())
+        except (OSError, ValueError):
+            return []
+        return [(path, digest) for path, digest in found]
+
+    def _expected_file(self, name: str) -> Path:
+        return self.folder / "orders" / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json"
 
     def _freeze(self, job: _Job, state: TreeState, entries: tuple[FileEntry, ...], taken: IngestResult) -> Generation:
         """A new generation, or the newest where the files are the same and nothing was logged behind it: what changed and
         was changed back would stay in the prompt."""
         newest = self._newest(job.name)
         if newest is None or newest.entries != entries or self.catalog.amendments(job.name, newest.number):
-            return self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why)
+            made = self.catalog.freeze(job.name, state, entries, taken.skipped, taken.notices, job.why)
+            self._expected_file(job.name).unlink(missing_ok=True)
+            return made
         again = replace(newest, state=state, skipped=taken.skipped, notices=taken.notices)
         if again != newest:
             self.catalog.restate(again)

@@ -26,6 +26,7 @@ from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
+from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.identities import Identities
@@ -103,6 +104,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         searcher=searcher,
         codex_symbols=symbols,
         files=files_of(storage, codices),
+        floor_files=codices.floor_files,
         maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
         session_store=storage.sessions,
         tending=Tending(
@@ -195,6 +197,7 @@ class CodexParts:
     upkeep: ArchiveUpkeep
     freshness: FreshnessGauge
     reports: CodexReports
+    floor_files: FloorFiles
 
 
 def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, model_ready: AwaitedModel) -> CodexParts:
@@ -215,7 +218,8 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
         library, residents, lifecycle, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
     )
     desk = Identities(paths.identities, files, identities, floors, model_ready.count, residents.warm_all)
-    return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports)
+    moved = FloorFiles(client, floors, identities, library.expect, library.knows)
+    return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports, moved)
 
 
 def residents_of(

@@ -21,6 +21,7 @@ from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.tending import Tending
 from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
+from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
@@ -83,6 +84,7 @@ from orchestrator.wire.replies import (
     ColdFloor,
     DataName,
     FileLines,
+    ImportedFloor,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -144,6 +146,7 @@ class Program:
     searcher: ArchiveSearch
     codex_symbols: CodexSymbols
     files: CodexFiles
+    floor_files: FloorFiles
     maps: CodexMaps
     session_store: SessionStore
     tending: Tending
@@ -365,6 +368,24 @@ class Program:
         if state is None or not ready.done() or self.client.state is not ChildState.READY:
             raise NotReady(f"the prefix of codex {name} is being made", "ask again", retry_after=2.0)
         return await asyncio.to_thread(self.reports.costs, state, ready.result().count_in_thread, most)
+
+    def export_floor(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        return self._needing_the_engine(self._exported(principal, name), waits=False)
+
+    async def _exported(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        name = await self.lifecycle.named(principal, name)
+        await asyncio.shield(self.model_ready())
+        pieces = self.floor_files.exported(await self.lifecycle.ensure_built(name))
+        async with aclosing(cast(Any, pieces)) as archive:
+            async for piece in archive:
+                yield piece
+
+    async def import_floor(self, body: AsyncIterator[bytes]) -> ImportedFloor:
+        if (away := self.yielding.paused) is not None:
+            raise paused(away)
+        with self.yielding.question():
+            await asyncio.shield(self.model_ready())
+            return await self.floor_files.imported(body)
 
     async def drop(self, principal: Principal, name: str) -> None:
         name = await self.lifecycle.own(principal, name)

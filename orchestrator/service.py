@@ -33,6 +33,7 @@ from orchestrator.wire.replies import (
     CodexReport,
     DataName,
     FileLines,
+    ImportedFloor,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -288,6 +289,14 @@ class Service(Protocol):
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]: ...
     async def drop(self, principal: Principal, name: str) -> None:
         """Of another user's only with `admin`. Raises NotFound, NotPermitted, Conflict."""
+        ...
+
+    def export_floor(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        """An archive of the codex's floor, computed where it is not resident. Faults come before the first piece."""
+        ...
+
+    async def import_floor(self, body: AsyncIterator[bytes]) -> ImportedFloor:
+        """What such an archive held, once prompts find it; all or nothing."""
         ...
 
     async def forget_codex(self, principal: Principal, name: str) -> int:

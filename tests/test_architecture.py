@@ -47,7 +47,7 @@ plugins:             formatters errors prompt relevance karma settings
 systemd:             settings
 machine:             governor engine engine.client errors prompt
 model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors wire service prompt settings machine
-codices:             formatters governor codex engine engine.client errors cancellation wire service prompt machine model
+codices:             formatters governor codex engine engine.checkpoints engine.client errors cancellation wire service prompt machine model
 waking:              errors machine model codices
 answering:           formatters governor codex engine engine.client errors wire service prompt relevance karma machine model codices
 reports:             formatters governor engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt relevance karma settings plugins instance machine model codices

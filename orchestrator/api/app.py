@@ -92,6 +92,8 @@ routes = [
     operations.codex,
     operations.codex_map,
     operations.codex_costs,
+    operations.export_floor,
+    operations.import_floor,
     operations.consult,
     operations.read,
     operations.drop_codex,

@@ -128,7 +128,7 @@ class ApiRoute(Route):
         self.help = " ".join((handler.__doc__ or "").partition("\n\n")[0].split())
         self.body: Schema | None = handler.__annotations__.get("body")
         self.reply = reply_in(handler.__annotations__["return"])
-        self.media = "application/json" if handler.__annotations__["return"] is JSONResponse else "text/plain"
+        self.media: str = getattr(handler.__annotations__["return"], "media_type", None) or "text/plain"
         self.events = events
         self.faults = tuple(dict.fromkeys((*faults, *(("invalid_request",) if query or "{name" in path else ()))))
         self.refusals = tuple({*EVERY, *self.faults, *(OF_BODIES if self.body else ())})

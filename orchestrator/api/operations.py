@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import get_args
 
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route
+from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route, while_running
 from orchestrator.api.http import read as read_body
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.metrics import metrics
@@ -29,6 +30,7 @@ from orchestrator.wire.replies import (
     FileLines,
     FilesTaken,
     Health,
+    ImportedFloor,
     KeptReply,
     KvLossEvent,
     KvLossProgress,
@@ -85,6 +87,7 @@ FILES = QueryParameter("n", "files, those that cost most", usual=200, least=1, m
 MEMORIES = QueryParameter("memories", "1: the asking user's memories of it go, too")
 PROMETHEUS = "text/plain; version=0.0.4"
 LOADING = ("not_found", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
+TAKING = ("invalid_request", "conflict", "context_length_exceeded", "not_ready", "engine_failed")
 
 # -- codices
 
@@ -174,6 +177,45 @@ async def drop_codex(call: ApiCall) -> Dropped:
     if missing is not None and not forgotten:
         raise missing
     return Dropped(dropped=call.name, memories=forgotten)
+
+
+class FloorStream(StreamingResponse):
+    """Where it breaks off, its end is missing: who reads it misses that."""
+
+    media_type = "application/x-tar"
+
+
+@route("GET", "/v1/codices/{name}/floor", "admin", faults=(*LOADING, "paused"))
+async def export_floor(call: ApiCall) -> FloorStream:
+    """The computed prefix of a codex, as a tar archive for another machine with the same model: a manifest and checkpoints.
+    It is computed first where it is not there. Refused where files have changed since the prefix was laid out."""
+    pieces = call.while_serving(call.service.export_floor(call.principal, call.name), silently=True)
+    first = await call.while_connected(anext(pieces, b""))
+    return FloorStream(following_first(first, pieces))
+
+
+async def following_first(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async with closing(pieces):
+        yield first
+        async for piece in pieces:
+            yield piece
+
+
+@route("POST", "/v1/floors", "admin", faults=(*TAKING, "paused"))
+async def import_floor(call: ApiCall) -> ImportedFloor:
+    """Keeps a prefix that was exported elsewhere; the body is the archive, of any size. Refused by name where anything that
+    KV depends on is another one here. The next load of the same files under the same name finds it."""
+    stopping = call.request.app.state.stopping
+    return await while_running(stopping, call.service.import_floor(received(call.request)))
+
+
+async def received(request: Request) -> AsyncIterator[bytes]:
+    """The body, piece by piece. Raises InvalidRequest where the client leaves."""
+    try:
+        async for piece in request.stream():
+            yield piece
+    except ClientDisconnect as error:
+        raise InvalidRequest("the body ended early") from error
 
 
 @route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))

@@ -7,7 +7,7 @@ connection: it costs a quarter of `lore --help`'s time. Knows no route.
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,26 +66,22 @@ class Daemon:
 
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
-        from http.client import HTTPException
-
-        response = self.request(method, route, body)
-        try:
-            answer = decoded(response.read())
-        except (HTTPException, OSError) as error:
-            raise Failure(
-                faults.UNREACHABLE, "the daemon broke off its answer", "`lore status` shows whether it runs"
-            ) from error
-        if response.status >= 400:
-            raise failure_of(answer)
-        return answer
+        return answer_of(self.request(method, route, body))
 
     def send(self, route: str, raw: bytes) -> Any:
         """The answer to bytes as they are. Raises Failure."""
-        response = self.request("POST", route, raw)
-        answer = decoded(response.read())
+        return answer_of(self.request("POST", route, raw))
+
+    def download(self, route: str) -> "HTTPResponse":
+        """An answer that is not JSON, to be read. Raises Failure."""
+        response = self.request("GET", route, None)
         if response.status >= 400:
-            raise failure_of(answer)
-        return answer
+            raise failure_of(decoded(response.read()))
+        return response
+
+    def upload(self, route: str, pieces: Callable[[Any], Iterator[bytes]], size: int) -> Any:
+        """The answer to so many bytes, or to those that `pieces` of the socket gave before it came. Raises Failure."""
+        return answer_of(self.request("POST", route, pieces(self._socket), size))
 
     def stream(self, route: str, body: Any = None, method: str = "POST") -> Iterator[Event]:
         """Events as they come; the stream's end is not checked here. Raises Failure, also for errors in the stream."""
@@ -113,12 +109,16 @@ class Daemon:
         with suppress(OSError):  # it has ended already
             self._socket.shutdown(SHUT_RDWR)
 
-    def request(self, method: str, route: str, body: Any) -> "HTTPResponse":
+    def request(self, method: str, route: str, body: Any, size: int | None = None) -> "HTTPResponse":
+        """`size`: of a body that is bytes one after the other."""
         from http.client import HTTPException
 
-        raw = body if body is None or isinstance(body, bytes) else encoded(body)
-        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
-        headers = {"Content-Type": kind} if raw is not None else {}
+        is_raw = body is None or isinstance(body, bytes) or size is not None
+        raw = body if is_raw else encoded(body)
+        headers = (
+            {"Content-Type": "application/octet-stream" if is_raw else "application/json"} if raw is not None else {}
+        )
+        headers |= {} if size is None else {"Content-Length": str(size)}
         try:
             self.connection.request(method, route, raw, headers)
             response = self.connection.getresponse()
@@ -130,6 +130,21 @@ class Daemon:
         if version and version != VERSION and not self._quiet:
             note(f"lore is version {VERSION}, the daemon {version}: restart the daemon (lore serve)")
         return response
+
+
+def answer_of(response: "HTTPResponse") -> Any:
+    """Its JSON. Raises Failure."""
+    from http.client import HTTPException
+
+    try:
+        answer = decoded(response.read())
+    except (HTTPException, OSError) as error:
+        raise Failure(
+            faults.UNREACHABLE, "the daemon broke off its answer", "`lore status` shows whether it runs"
+        ) from error
+    if response.status >= 400:
+        raise failure_of(answer)
+    return answer
 
 
 def connected(paths: tuple[Path, ...]) -> "HTTPConnection":

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from orchestrator.cli import floor_files
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part
@@ -221,6 +222,10 @@ def only(daemon: Daemon) -> str:
 def reload(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Loads a codex anew from its directory."""
     Watch(socket, as_json).until_loaded(Daemon(socket).stream(f"/v1/codices/{route_part(name)}/reload"))
+
+
+app.command("export", epilog=given.examples("lore codex export work work.floor"))(floor_files.export)
+app.command("import", epilog=given.examples("lore codex import work.floor"))(floor_files.import_)
 
 
 @app.command()

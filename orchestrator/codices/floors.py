@@ -340,7 +340,7 @@ class Floors:
 
     def release_earlier(self, codex: str) -> None:
         """Releases the codex's earlier floors when nobody uses them and its newest is computed."""
-        kept = self._kept.get(self._current.get(codex, ""))
+        kept = self.held_for(codex)
         if kept is not None:
             self._leave(kept.key)
             if self.progress(codex) is None:
@@ -406,12 +406,16 @@ class Floors:
         return tuple(sorted(codex for codex in self._current if self.of(codex) is not None))
 
     def of(self, codex: str) -> Floor | None:
-        kept = self._kept.get(self._current.get(codex, ""))
-        return kept.floor if kept else None
+        held = self.held_for(codex)
+        return held.floor if held else None
+
+    def held_for(self, codex: str) -> HeldFloor | None:
+        """The codex's floor, computed or not, and what it is made of."""
+        return self._kept.get(self._current.get(codex, ""))
 
     def is_of_another(self, key: FloorKey) -> bool:
         """Whether the codex's floor is made of another version of this identity."""
-        kept = self._kept.get(self._current.get(key.codex, ""))
+        kept = self.held_for(key.codex)
         mine = kept.key.identity if kept else key.identity
         return mine.name == key.identity.name and mine.version != key.identity.version
 

@@ -199,6 +199,22 @@ class Inspect:
 
 
 @dataclass(frozen=True)
+class FindFloor:
+    """Asks for the files of a floor; answered once what is in cells of it is written."""
+
+    call: int
+    floor: str
+
+
+@dataclass(frozen=True)
+class AdoptFiles:
+    """Checkpoints that were checked and lie beside their places are to be found by prompts from now on, all or none."""
+
+    call: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class MeasureKv:
     """Asks what a type of KV changes of the predictions behind these ids, against f16; `KvMeasured` follow until one is
     the last, or `StopMeasuring`."""
@@ -458,6 +474,23 @@ class Inspected:
 
 
 @dataclass(frozen=True)
+class FloorFound:
+    """The names of the files that hold the first `tokens` of a floor, in order."""
+
+    call: int
+    names: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class FilesAdopted:
+    """`refusal`: why they were not taken, or empty."""
+
+    call: int
+    refusal: str
+
+
+@dataclass(frozen=True)
 class PrefillCost:
     """Milliseconds of a prompt token with nothing before it, and what each token before it adds."""
 
@@ -510,6 +543,8 @@ FromChild = (
     | DecodedText
     | Matched
     | Inspected
+    | FloorFound
+    | FilesAdopted
     | KvMeasured
     | Admitted
     | PrefillProgress

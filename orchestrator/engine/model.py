@@ -63,6 +63,14 @@ class FimTokens:
 
 
 @dataclass(frozen=True)
+class KvOrigin:
+    """What KV was computed by. `fingerprint` is a digest of all `parts`, which are by their names: equal ones, equal KV."""
+
+    fingerprint: str
+    parts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ModelInfo:
     """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context.
 
@@ -87,6 +95,7 @@ class ModelInfo:
     pool_tokens: int = 0
     fim: FimTokens | None = None  # none: it was not made to fill in
     metadata: Mapping[str, str] = field(default_factory=dict)
+    kv_parts: Mapping[str, str] = field(default_factory=dict)  # what the fingerprint is made of, as `KvOrigin` has it
 
 
 def shards(first: Path) -> list[Path]:

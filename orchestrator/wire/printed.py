@@ -164,6 +164,15 @@ class ModelDownloaded(ReplyShape):
     sha256: str | None = Field(description="of the first file that came; null: none had to come")
 
 
+class FloorExported(ReplyShape):
+    """A prefix that is in a file."""
+
+    codex: str = Field(description="whose it is")
+    file: str = Field(description="where")
+    bytes: int = Field(description="of the file")
+    tokens: int = Field(description="of the prefix")
+
+
 class MemoriesExported(ReplyShape):
     """What an export wrote."""
 
@@ -230,6 +239,8 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "codex outline": (replies.SymbolsReply,),
     "codex reload": LOADS,
     "codex drop": (replies.Dropped,),
+    "codex export": (FloorExported,),
+    "codex import": (replies.ImportedFloor,),
     "session list": (replies.SessionRows,),
     "session search": (replies.SessionHits,),
     "session show": (replies.SessionReply,),

@@ -30,6 +30,19 @@ class Cancelled(ReplyShape):
     what: Literal["load", "floor"] = Field(description="its load, or the computing of the floor that follows a load")
 
 
+class ImportedFloor(ReplyShape):
+    """A prefix that was computed elsewhere and is on disk here."""
+
+    codex: str = Field(description="the name that the codex must have here")
+    state: str = Field(description="of its code then: branch, revision, changed files; empty outside version control")
+    tier: str = Field(description="its coverage then")
+    identity: str = Field(description="the name of the identity at its beginning")
+    tokens: int = Field(description="that need no computing")
+    bytes: int = Field(description="that it takes on disk")
+    segments: int = Field(description="files that hold it")
+    notices: tuple[str, ...] = Field(description="why a codex that is loaded may not find it, or not all of it")
+
+
 class Dropped(ReplyShape):
     """What was forgotten."""
 

@@ -77,6 +77,8 @@ purge --traces --yes
 purge --history --yes
 session rename talk other
 session drop other
+codex export vaults {floor}
+codex import {floor}
 codex reload vaults
 codex drop vaults
 """
@@ -96,6 +98,7 @@ def printed(daemon, command):
         "question": question("zebra"),
         "memory": MEMORY,
         "notes": daemon.folder / "notes",
+        "floor": daemon.folder / "vaults.floor",
         "config": daemon.folder / "other.toml",
     }
     if command.startswith("memory"):

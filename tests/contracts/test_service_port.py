@@ -169,3 +169,16 @@ async def test_a_pause_lasts_until_it_is_resumed_and_a_held_one_until_somebody_e
         assert event.away.why == "another"
         assert service.resume(event.name).ended == ("another",)
     assert (await service.status(OWNER)).paused is None
+
+
+async def test_the_prefix_of_a_codex_can_be_taken_in_again_and_that_of_an_unknown_one_is_not_found(service):
+    pieces = await events_of(service.export_floor(OWNER, "demo"))
+
+    async def body():
+        for piece in pieces:
+            yield piece
+
+    taken = await service.import_floor(body())
+    assert (taken.codex, taken.tokens > 0) == ("demo", True)
+    with pytest.raises(NotFound):
+        await events_of(service.export_floor(OWNER, "no-such-codex"))

@@ -175,6 +175,8 @@ EACH_ROUTE = {
     ("POST", "/v1/strategy"): ({"char_count": 10, "query": "fly?"}, FOUND),
     ("POST", "/v1/read"): ({"codex": CODEX, "path": "a.py"}, REFUSED),
     ("DELETE", "/v1/codices/{name}"): (None, REFUSED),
+    ("GET", "/v1/codices/{name}/floor"): (None, FORBIDDEN),
+    ("POST", "/v1/floors"): ({}, FORBIDDEN),
     ("POST", "/v1/codices/{name}/reload"): (None, REFUSED),
     ("POST", "/v1/codices/{name}/cancel"): (None, REFUSED),
     ("POST", "/v1/search"): ({"query": "fly", "codex": CODEX}, REFUSED),

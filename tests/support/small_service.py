@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
+from support.floor_archives import archive
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
@@ -85,6 +86,7 @@ from orchestrator.wire.replies import (
     DataName,
     FileLines,
     FileTokens,
+    ImportedFloor,
     KeptData,
     KeptReply,
     KvLossEvent,
@@ -121,6 +123,7 @@ from orchestrator.wire.status import (
 from orchestrator.wire.texts import PropsReply
 from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
+SEGMENTS = [("a" * 64, b"kv" * 500)]  # of a floor
 REFUSALS = {
     "full": Full("the queue is full"),
     "paused": Paused("paused until resumed", "lore resume", retry_after=12.2),
@@ -156,6 +159,7 @@ class SmallService:
     texts_asked: list[TextAsk] = field(default_factory=list)
     loads: list[LoadBody] = field(default_factory=list)
     pauses: list[str] = field(default_factory=list)
+    archive: Sequence[bytes] = field(default_factory=lambda: [archive(SEGMENTS)])  # of every codex
     purged: list[str] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
@@ -361,6 +365,24 @@ class SmallService:
             files=rows[:most],
             left_out=2 - min(2, most),
             outside=0,
+        )
+
+    async def export_floor(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        self.found(name)
+        for piece in self.archive:
+            yield piece
+
+    async def import_floor(self, body: AsyncIterator[bytes]) -> ImportedFloor:
+        """Refuses what begins with `other`, at once."""
+        found = b""
+        async for piece in body:
+            found += piece
+            if found.startswith(b"other"):
+                raise InvalidRequest(
+                    "the prefix is of no use here: V is q8_0 there and f16 here", "the setting model.kv_type_v"
+                )
+        return filled(
+            ImportedFloor, codex="demo", state="main@1a2b3c4", tokens=600, bytes=len(found), notices=("mind that",)
         )
 
     async def symbols(self, principal: Principal, body: SymbolsBody) -> SymbolsReply:

@@ -18,7 +18,7 @@ import struct
 import threading
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +32,8 @@ from orchestrator.engine.model import used
 SUFFIX = ".kv"
 MAGIC = b"LOREKV"
 VERSION = 1
+PIECE = 1 << 20  # bytes of a state that are looked at together
+MOST_HEADER = 64 << 20  # bytes: 16 million ids
 _HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
 _HEADER = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
 _CRC = struct.Struct("<I")
@@ -70,6 +72,16 @@ class Put:
     state: bytes
 
 
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """Files that somebody else has written, and checked, beside their places: by header, where each lies and its size.
+    `reserved`: bytes for those that were not there. `told` gets why they are not taken, or an empty text."""
+
+    staged: Sequence[tuple[SegmentHeader, Path, int]]
+    reserved: int
+    told: Callable[[str], None]
+
+
 class Writer:
     """Works in the order of the calls: what is dropped and put again is there.
 
@@ -80,7 +92,7 @@ class Writer:
         self._failed = failed
         self._done = done
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._finished: list[tuple[Put, bool]] = []
+        self._finished: list[tuple[Put | Arrival, str]] = []
         self.waiting_bytes = 0  # of all states that wait or are being written
         self._open = 0  # calls that are not done yet
         self._changed = threading.Condition()
@@ -94,6 +106,10 @@ class Writer:
         self._enqueue(partial(self._write, put))
         return put
 
+    def take(self, arrival: Arrival, place: Callable[[str], Path]) -> None:
+        """Moves all its files to their places, or none."""
+        self._enqueue(partial(self._take, arrival, place))
+
     def drop(self, path: Path) -> None:
         """Deletes a file: a slow disk takes minutes for the thousands of a long conversation."""
         self._enqueue(lambda: delete(path))
@@ -101,8 +117,8 @@ class Writer:
     def drop_model(self, folder: Path) -> None:
         self._enqueue(lambda: delete_model(folder))
 
-    def finished(self) -> list[tuple[Put, bool]]:
-        """What was written since the last call, and whether it could be."""
+    def finished(self) -> list[tuple[Put | Arrival, str]]:
+        """What was written or moved since the last call, each with why it could not be, or an empty text."""
         with self._changed:
             finished, self._finished = self._finished, []
         return finished
@@ -128,15 +144,28 @@ class Writer:
                 self._changed.notify_all()
 
     def _write(self, put: Put) -> None:
-        written = True
+        fault = ""
         try:
             write(put.path, put.header, put.state)
         except OSError as error:
-            written = False
+            fault = reason(error)
             self._failed(put.header.name, error)
         with self._changed:
-            self._finished.append((put, written))
+            self._finished.append((put, fault))
             self.waiting_bytes -= len(put.state)
+        self._done()
+
+    def _take(self, arrival: Arrival, place: Callable[[str], Path]) -> None:
+        fault, moved = "", list[Path]()
+        try:
+            for header, path, _ in arrival.staged:
+                moved.append(path.replace(place(header.name)))
+        except OSError as error:
+            fault = reason(error)
+            for path in moved:
+                delete(path)
+        with self._changed:
+            self._finished.append((arrival, fault))
         self._done()
 
 
@@ -179,6 +208,11 @@ class Reader:
 
 
 # -- the folder of one model, and those of others
+
+
+def folder_of(root: Path, fingerprint: str) -> Path:
+    """Where the checkpoints of the model with this fingerprint lie, below the folder of all."""
+    return root / fingerprint[:32]
 
 
 def usable(folder: Path) -> bool:
@@ -247,7 +281,7 @@ def delete(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        log.warning("%s cannot be deleted: %s", path, error.strerror or error)
+        log.warning("%s cannot be deleted: %s", path, reason(error))
 
 
 def delete_model(folder: Path) -> None:
@@ -301,6 +335,22 @@ def read_state(path: Path, expected: SegmentHeader) -> bytes:
     return verified(path, read_content(path), expected)
 
 
+def checked(path: Path) -> tuple[SegmentHeader, int]:
+    """What a file holds and its size, once every byte was seen to be as it was written; a piece of it is in memory at a
+    time. Raises DamagedCheckpoint and OSError."""
+    with opened(path) as file:
+        head, header_size, state_size = _opening(file, path)
+        if header_size > MOST_HEADER:
+            raise DamagedCheckpoint(f"{path} has a header of {header_size:,} bytes")
+        packed = file.read(header_size)
+        crc, left = zlib.crc32(packed, zlib.crc32(head)), state_size
+        while left and (piece := file.read(min(left, PIECE))):
+            crc, left = zlib.crc32(piece, crc), left - len(piece)
+        if left or file.read() != _CRC.pack(crc):
+            raise DamagedCheckpoint(f"{path} has a wrong checksum")
+    return _header(packed), len(head) + header_size + state_size + _CRC.size
+
+
 def read_content(path: Path) -> Content:
     """Raises DamagedCheckpoint and OSError; the checksum is `verified`'s."""
     with opened(path) as file:
@@ -319,6 +369,10 @@ def verified(path: Path, content: Content, expected: SegmentHeader) -> bytes:
     if _header(content.header) != expected:
         raise DamagedCheckpoint(f"{path} holds another segment than its name says")
     return content.state
+
+
+def reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def opened(path: Path) -> BinaryIO:

@@ -26,6 +26,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from orchestrator.engine.cache.pool import Pool, restore_range, save_range
 from orchestrator.engine.cache.tree import (
@@ -145,6 +146,19 @@ class CheckpointManager(ABC):
     @abstractmethod
     def _on_disk(self, path: Path, limit: int, ends: Sequence[int]) -> list[Reuse]:
         """All that could be restored."""
+
+    def floor_files(self, ids: "array[int]") -> tuple[list[str], int] | None:
+        """The names of what is on disk of a floor, each behind the one before, and how many tokens that is; None while more
+        of it is being written."""
+        chain = self._floor_chain(ids)
+        end = chain[-1].end if chain else 0
+        if (end < len(ids) and self._queue) or not all(self.store.arrived(one.name) for one in chain):
+            return None
+        return [one.name for one in chain], end
+
+    @abstractmethod
+    def _floor_chain(self, ids: "array[int]") -> Sequence[Segment | SegmentHeader]:
+        """What is kept of a floor from its beginning on, without a gap."""
 
     @abstractmethod
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
@@ -276,6 +290,10 @@ class SegmentManager(CheckpointManager):
             return None
         after = onward(self.store.continuations, wanted.path, found.boundary, found.end)
         return after.header if after is not None else None
+
+    def _floor_chain(self, ids: "array[int]") -> Sequence[Segment]:
+        chain = segments(self.store.root, ids, len(ids), 0, len(ids))
+        return list(takewhile(lambda one: self.store.holds(one.name), chain))
 
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
         if not ids or ids in others:

@@ -142,6 +142,9 @@ class PieceManager(CheckpointManager):
             at = [*(one for one in at if one <= end), end_of(joined)]
         return found
 
+    def _floor_chain(self, ids: "array[int]") -> Sequence[SegmentHeader]:
+        return self._reaching(Path(ids, len(ids), 0), len(ids))
+
     def forget_floor(self, ids: "array[int]", others: Sequence["array[int]"]) -> None:
         if not ids or ids in others:
             return

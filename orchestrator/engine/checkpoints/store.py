@@ -22,14 +22,18 @@ from pathlib import Path
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, retention_value
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
+    Arrival,
     DamagedCheckpoint,
     Put,
     Reader,
     SegmentHeader,
     Writer,
     checkpoints,
+    delete,
     file_size,
     other_models,
+    read_header,
+    reason,
 )
 from orchestrator.engine.messages import UNSEEN, PrefillCost
 
@@ -182,6 +186,24 @@ class CheckpointStore:
         if self.holds(header.name):
             stored.waiting = self._writer.put(self._path(header.name), header, state)
 
+    def adopt(self, paths: Sequence[Path], prefill_cost: PrefillCost, told: Callable[[str], None]) -> None:
+        """Takes files that were checked by who wrote them beside their places, all or none; room is made for them as for
+        others. `told` is called once they are found by prompts, or with why they are not taken.
+
+        What is known already is written again: a file may have been deleted behind the index.
+        """
+        try:
+            found = [(read_header(path), path, path.stat().st_size) for path in paths]
+        except (OSError, DamagedCheckpoint) as error:
+            told(str(error))
+            return
+        for header in [header for header, _, _ in found if self.holds(header.name)]:
+            self._index.use(header)
+        reserved = sum(size for header, _, size in found if not self.holds(header.name))
+        self.bytes += reserved
+        self._fit(prefill_cost)
+        self._writer.take(Arrival(found, reserved, told), self._path)
+
     def load(self, header: SegmentHeader, following: SegmentHeader | None = None) -> bytes | None:
         """The state of a segment; None when it is gone or damaged, and then forgotten.
 
@@ -273,16 +295,32 @@ class CheckpointStore:
 
     def note_written(self) -> None:
         """Takes note of what the writer finished; only the loop changes the index."""
-        for put, written in self._writer.finished():
-            stored = self._index.get(put.header.name)
-            if stored is None or stored.waiting is not put:
-                continue  # forgotten meanwhile, and deleted behind its write
-            stored.waiting = None
-            if written:
-                self._disk_fails = False
+        for work, fault in self._writer.finished():
+            if isinstance(work, Put):
+                self._note_put(work, fault)
             else:
-                self.bytes -= stored.size
-                self._index.remove(put.header.name)
+                self._note_arrival(work, fault)
+
+    def _note_put(self, put: Put, fault: str) -> None:
+        stored = self._index.get(put.header.name)
+        if stored is None or stored.waiting is not put:
+            return  # forgotten meanwhile, and deleted behind its write
+        stored.waiting = None
+        if fault:
+            self.bytes -= stored.size
+            self._index.remove(put.header.name)
+        else:
+            self._disk_fails = False
+
+    def _note_arrival(self, arrival: Arrival, fault: str) -> None:
+        self.bytes -= arrival.reserved
+        for header, path, size in arrival.staged:
+            if fault:
+                delete(path)
+            elif not self.holds(header.name):
+                self._index.use(header).size = size
+                self.bytes += size
+        arrival.told(fault)
 
     def flush(self) -> None:
         """Waits until all that was to be written or deleted is, and nothing is being read."""
@@ -299,7 +337,7 @@ class CheckpointStore:
         """Logged once, until a write succeeds again: a full disk fails each one."""
         self.counters.write_failures += 1
         if not self._disk_fails:
-            log.warning("checkpoint %s was not written: %s", name[:12], error.strerror or error)
+            log.warning("checkpoint %s was not written: %s", name[:12], reason(error))
         self._disk_fails = True
 
     # -- the folder
@@ -311,7 +349,7 @@ class CheckpointStore:
         if self.bytes <= self._budget:
             return
         for stored in self._index.leaving(prefill_cost):
-            if self.bytes <= self._budget - self._budget // SPARE:
+            if self.bytes <= most_of(self._budget):
                 return
             self.counters.disk_evicted += 1
             self.forget(stored.header.name)
@@ -345,6 +383,11 @@ class CheckpointStore:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}{SUFFIX}"
+
+
+def most_of(budget: int) -> int:
+    """Bytes of a budget that are full once room was made."""
+    return budget - budget // SPARE
 
 
 def is_floor(header: SegmentHeader) -> bool:

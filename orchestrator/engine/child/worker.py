@@ -37,7 +37,7 @@ from typing import NoReturn
 import psutil
 
 from orchestrator.engine.backend import Backend, BackendError, Sampler, SamplerMade, SchemaRefused, Watch
-from orchestrator.engine.checkpoints.file import CheckpointWritten, usable
+from orchestrator.engine.checkpoints.file import CheckpointWritten, folder_of, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
@@ -137,7 +137,7 @@ def embedding_of(spec: EmbeddingSpec) -> EmbeddingBackend:
 
 def store_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) -> CheckpointStore | None:
     """Checkpoints under the model's own name; None where nothing may or can be kept. `written`: see `CheckpointStore`."""
-    folder = Path(spec.cache_folder) / backend.info.fingerprint[:32]
+    folder = folder_of(Path(spec.cache_folder), backend.info.fingerprint)
     if not spec.cache_folder or not spec.disk_budget or not usable(folder):
         return None
     return CheckpointStore(backend.info.fingerprint, folder, spec.disk_budget, written)

@@ -29,6 +29,7 @@ from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable,
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
     Admitted,
+    AdoptFiles,
     AnswerDelta,
     Cancel,
     Completion,
@@ -38,6 +39,9 @@ from orchestrator.engine.messages import (
     Encode,
     Encoded,
     EngineSnapshot,
+    FilesAdopted,
+    FindFloor,
+    FloorFound,
     Grant,
     InferenceJob,
     Inspect,
@@ -61,6 +65,7 @@ from orchestrator.engine.model import EngineSpec, ModelInfo
 
 TicketMessage = Admitted | PrefillProgress | AnswerDelta | Completion
 
+ANSWERS = (Encoded, DecodedText, Matched, Inspected, FloorFound, FilesAdopted, EmbeddedTexts, EmbedFailed)
 HEARTBEAT_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
 
@@ -175,6 +180,11 @@ class EngineClient:
         return self._supervisor.loaded
 
     @property
+    def spec(self) -> EngineSpec:
+        """How the next child is started."""
+        return self._supervisor.spec
+
+    @property
     def restarts(self) -> int:
         return self._supervisor.restarts
 
@@ -230,6 +240,18 @@ class EngineClient:
         answer = await self._calls.call(Inspect)
         assert isinstance(answer, Inspected)
         return answer
+
+    async def find_floor(self, name: str) -> FloorFound:
+        """The files of a floor that was put, once all that is in cells of it is written, as far as it can be."""
+        answer = await self._calls.call(lambda call: FindFloor(call, name))
+        assert isinstance(answer, FloorFound)
+        return answer
+
+    async def adopt(self, paths: Sequence[str]) -> str:
+        """Checkpoints that were checked, beside their places, are found by prompts from now on; else why they are not."""
+        answer = await self._calls.call(lambda call: AdoptFiles(call, tuple(paths)))
+        assert isinstance(answer, FilesAdopted)
+        return answer.refusal
 
     async def embed(
         self, texts: Sequence[str], urgency: Urgency = Urgency.INTERACTIVE, *, whole: bool = False
@@ -291,7 +313,7 @@ class EngineClient:
         elif isinstance(message, Holds):
             self.embedding.holds = message.weights
             self._fresh.set()
-        elif isinstance(message, Encoded | DecodedText | Matched | Inspected | EmbeddedTexts | EmbedFailed):
+        elif isinstance(message, ANSWERS):
             self._calls.answered(message.call, message)
             self._less.set()
         elif isinstance(message, KvMeasured):

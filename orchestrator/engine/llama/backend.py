@@ -20,18 +20,18 @@ from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedMode
 from orchestrator.engine.llama.model_files import (
     chat_template,
     fim_tokens,
-    fingerprint,
     gpu_name,
     header_of,
     load_model,
     offloaded_layers,
+    origin,
     read_metadata,
     token_text,
 )
 from orchestrator.engine.llama.sampler import LlamaSampler
 from orchestrator.engine.llama.windows import SmallWindowMemory, WindowedMemory
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec, ModelInfo, default_threads
+from orchestrator.engine.model import EngineSpec, KvOrigin, ModelInfo, default_threads
 from orchestrator.engine.vocab import Vocabulary
 
 
@@ -51,7 +51,7 @@ class LlamaBackend:
         self.architecture = self._metadata.get("general.architecture", "unknown")
         self.loaded = self._measured(self._loaded())
         self._kind = self._kind_of_memory()
-        self.info = self._describe(fingerprint(spec, header))
+        self.info = self._describe(origin(spec, header))
 
     def open(self, cells: int, sequences: int) -> LlamaMemory:
         return self._kind(self.loaded, cells, sequences)
@@ -108,13 +108,13 @@ class LlamaBackend:
             return SmallWindowMemory
         return WindowedMemory if self.loaded.ranges else LlamaMemory
 
-    def _describe(self, fingerprint: str) -> ModelInfo:
+    def _describe(self, origin: KvOrigin) -> ModelInfo:
         model, metadata = self._model, self._metadata
         vocabulary = lib.llama_model_get_vocab(model)
         return ModelInfo(
             name=metadata.get("general.name") or Path(self._spec.model).stem,
             architecture=self.architecture,
-            fingerprint=fingerprint,
+            fingerprint=origin.fingerprint,
             vocabulary=self.vocabulary.fingerprint,
             trained_context=int(lib.llama_model_n_ctx_train(model)),
             parameters=int(lib.llama_model_n_params(model)),
@@ -130,6 +130,7 @@ class LlamaBackend:
             pool_tokens=self.loaded.states.pool_tokens(self._spec.sequences),
             fim=fim_tokens(vocabulary),
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
+            kv_parts=origin.parts,
         )
 
     def _measured(self, loaded: LoadedModel) -> LoadedModel:

@@ -17,7 +17,7 @@ from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.model import EngineSpec, FimTokens, default_threads, sample_file, shards
+from orchestrator.engine.model import EngineSpec, FimTokens, KvOrigin, default_threads, sample_file, shards
 
 TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
 ALWAYS, NEVER = 1, 2**31 - 1  # original contexts that every pool exceeds, or none
@@ -39,7 +39,12 @@ def header_of(spec: EngineSpec) -> Gguf | None:
 
 
 def fingerprint(spec: EngineSpec, header: Gguf | None = None) -> str:
-    """The root of every segment's name: a digest of all that KV depends on, in hexadecimal.
+    """The root of every segment's name; see `origin`."""
+    return origin(spec, header).fingerprint
+
+
+def origin(spec: EngineSpec, header: Gguf | None = None) -> KvOrigin:
+    """All that KV depends on, each part by its name, and a digest of it.
 
     Two engines with the same fingerprint compute the same KV from the same ids, so a checkpoint of one may be used by the
     other; anything else is a miss. Weights are sampled, not read whole: a header, the tensor table, the sizes of all shards
@@ -50,16 +55,26 @@ def fingerprint(spec: EngineSpec, header: Gguf | None = None) -> str:
     digest = hashlib.sha256()
     for shard in shards(Path(spec.model)):
         sample_file(shard, digest)
+    weights = digest.hexdigest()
     chosen = factors(spec, header)
     rope = chosen.name if chosen is not None else ""
     architecture = header.text("general.architecture") if header is not None else ""
     settings = [spec.kv_type_k, spec.kv_type_v, spec.flash_attention, "unified", rope, native.identity()]
-    if spec.small_windows:
-        settings.append("windows alone")
-    elif windows_have_ranges(architecture, flash_attention=spec.flash_attention):
-        settings.append("in pieces of a window")
+    windows = "windows alone" if spec.small_windows else ""
+    if not windows and windows_have_ranges(architecture, flash_attention=spec.flash_attention):
+        windows = "in pieces of a window"
+    settings += [windows] if windows else []
     digest.update(repr(settings).encode())
-    return digest.hexdigest()
+    parts = {
+        "weights": weights,
+        "kv_type_k": spec.kv_type_k,
+        "kv_type_v": spec.kv_type_v,
+        "flash_attention": "on" if spec.flash_attention else "off",
+        "windows": windows or "whole",
+        "rope": rope or "as the file has it",
+        "build": f"{lib.__version__}-{native.identity()}",
+    }
+    return KvOrigin(digest.hexdigest(), parts)
 
 
 def load_model(spec: EngineSpec, progress: LoadProgress, header: Gguf | None) -> object:

@@ -22,6 +22,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from orchestrator.engine.backend import Backend, BackendError, SamplerMade, SchemaRefused, Watch
 from orchestrator.engine.cache import conservation
@@ -36,11 +37,15 @@ from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
 from orchestrator.engine.messages import (
     ALONE,
     UNSAVED,
+    AdoptFiles,
     AnswerDelta,
     Cancel,
     Completion,
     DropFloor,
     EngineSnapshot,
+    FilesAdopted,
+    FindFloor,
+    FloorFound,
     FromChild,
     Grant,
     InferenceJob,
@@ -91,6 +96,7 @@ class Loop:
         self._limits = limits
         self._clock = clock
         self._tickets: dict[int, Ticket] = {}
+        self._finding: list[FindFloor] = []
         self._arrivals = self._audits = 0
         self._outbox = Outbox(post)
         self.checkpoints = checkpoint_manager(backend, store, clock, self._prefill_cost)
@@ -126,8 +132,8 @@ class Loop:
         elif isinstance(message, PrefixMatch | Inspect):
             self._say(self._seen(message))
             self.flush()  # who asks waits for nothing that this round does
-        elif isinstance(message, CheckpointWritten):
-            self._write_behind.note_written()
+        elif isinstance(message, CheckpointWritten | FindFloor | AdoptFiles):
+            self._of_checkpoints(message)
         elif isinstance(message, SamplerMade):
             self._take_sampler(message)
         elif isinstance(message, MeasureKv | StopMeasuring):
@@ -174,6 +180,23 @@ class Loop:
             self._end(ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
         self.admission.drop_floor(name)
 
+    def _of_checkpoints(self, message: CheckpointWritten | FindFloor | AdoptFiles) -> None:
+        if isinstance(message, FindFloor):
+            self._finding.append(message)
+        elif isinstance(message, CheckpointWritten):
+            self._write_behind.note_written()
+        else:
+            self._adopt(message)
+
+    def _adopt(self, asked: AdoptFiles) -> None:
+        def told(refusal: str) -> None:
+            self._say(FilesAdopted(asked.call, refusal))
+
+        if self.checkpoints is None:
+            told("no checkpoints are kept")
+        else:
+            self.checkpoints.store.adopt([Path(one) for one in asked.paths], self._prefill_cost(), told)
+
     # -- one round
 
     def busy(self) -> bool:
@@ -197,7 +220,17 @@ class Loop:
         finally:
             self._flush_before(self._clock() if self.busy() else float("inf"))
         self._write_behind.work(timing, alone=not self.busy())
+        self._find_floors()
         self._measure()
+
+    def _find_floors(self) -> None:
+        """Answers who asked for the files of a floor that is written by now, or of which no more will be."""
+        for asked in tuple(self._finding):
+            ids = self.admission.floor_ids(asked.floor)
+            found = ([], 0) if self.checkpoints is None else self.checkpoints.floor_files(ids)
+            if found is not None:
+                self._finding.remove(asked)
+                self._say(FloorFound(asked.call, tuple(found[0]), found[1]))
 
     def _measure(self) -> None:
         """A step of a measurement, where nobody waits for anything else; none at all where somebody waits for its room."""

@@ -201,3 +201,34 @@ def test_a_file_whose_permission_was_taken_away_is_gone_and_told_until_it_can_be
     assert set(texts(library, "project")) == {"src/b.py"}
     shut.clear()
     assert set(library.load(request(project)).generation.digests()) == {"src/a.py", "src/b.py"}
+
+
+def test_a_first_load_takes_the_order_that_was_expected_and_the_next_ones_go_on_from_it(tmp_path: Path) -> None:
+    """The files of a codex whose prefix came from another machine."""
+    root = fill(tmp_path / "code", {"a.py": "one\n", "b.py": "two\n", "c.py": "three\n", "new.py": "four\n"})
+    elsewhere = Library(tmp_path / "elsewhere", indexer=MemoryIndex())
+    digests = elsewhere.load(request(root, name="x")).generation.digests()
+    elsewhere.close()
+    library = Library(tmp_path / "library", indexer=MemoryIndex())
+    library.expect("x", [("c.py", digests["c.py"]), ("b.py", "other"), ("gone.py", "1"), ("a.py", digests["a.py"])])
+    assert not library.knows("x")
+    for _ in range(2):
+        made = library.load(request(root, name="x")).generation
+        assert [one.path for one in made.entries] == ["c.py", "a.py", "b.py", "new.py"]
+    assert library.knows("x")
+    library.drop("x")
+    again = library.load(request(root, name="x")).generation
+    assert [one.path for one in again.entries] == ["a.py", "b.py", "c.py", "new.py"], "it was expected once"
+    library.close()
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff"])
+def test_an_expected_order_that_cannot_be_read_is_none(tmp_path: Path, raw: bytes) -> None:
+    library = Library(tmp_path / "library", indexer=MemoryIndex())
+    library.expect("x", [("b.py", "1")])
+    (file,) = (tmp_path / "library" / "orders").iterdir()
+    file.write_bytes(raw)
+    root = fill(tmp_path / "code", {"a.py": "one\n", "b.py": "two\n"})
+    made = library.load(request(root, name="x")).generation
+    assert [one.path for one in made.entries] == ["a.py", "b.py"]
+    library.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.engine.llama import native
-from orchestrator.engine.llama.model_files import fingerprint
+from orchestrator.engine.llama.model_files import fingerprint, origin
 from orchestrator.engine.model import EngineSpec, shards
 
 
@@ -21,6 +21,20 @@ def spec(tmp_path: Path) -> EngineSpec:
 @pytest.mark.parametrize("other", [{"kv_type_k": "q8_0"}, {"kv_type_v": "q8_0"}, {"flash_attention": True}])
 def test_a_setting_that_changes_cells_changes_the_name(spec: EngineSpec, other: dict[str, object]):
     assert fingerprint(replace(spec, **other)) != fingerprint(spec)
+
+
+@pytest.mark.parametrize(
+    ("other", "changed"),
+    [
+        ({"kv_type_k": "q8_0"}, {"kv_type_k"}),
+        ({"kv_type_v": "q4_0", "flash_attention": True}, {"kv_type_v", "flash_attention"}),
+        ({"small_windows": True}, {"windows"}),
+    ],
+)
+def test_what_changes_the_name_is_told_by_its_part(spec: EngineSpec, other: dict[str, object], changed: set[str]):
+    before, after = origin(spec), origin(replace(spec, **other))
+    assert {name for name in before.parts if before.parts[name] != after.parts[name]} == changed
+    assert before.fingerprint != after.fingerprint
 
 
 def test_a_setting_that_changes_no_cell_keeps_the_name(spec: EngineSpec):
