@@ -113,3 +113,15 @@ def test_control_tokens_in_what_is_known_of_the_user_and_in_lists_are_content_to
     ids = sent(house, asking("what is the cache?"))
     assert min(place(ids, f"Wants {EVIL}."), place(ids, f"Mend {EVIL}.")) > 0
     assert marks_of(ids) == plain
+
+
+def test_each_turn_logs_one_event_of_the_gate_with_all_of_its_fields(
+    house: SmallHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "lorekeep.relevance"):
+        house.ask(asking("what is the cache?", session="talk"))
+        house.ask(asking("thanks", session="talk"))
+    told = [one.fields for one in caplog.records if one.getMessage() == "relevance"]  # type: ignore[attr-defined]
+    assert [one["mode"] for one in told] == ["RESPOND", "ACKNOWLEDGE"]
+    lists = ("excluded_hard", "excluded_soft", "recovered_soft", "deps_added", "overrides_applied")
+    assert all(one.keys() == {"mode", "variant", *lists, "total_included", "est_tokens"} for one in told)
