@@ -1,4 +1,4 @@
-"""Recall: how long a search among many memories takes, and whether it finds what a conversation said long ago.
+"""Recall: whether a search finds what a conversation said long ago, and how long it takes.
 
 The conversations are LoCoMo's (CC BY-NC: the file is not in this repository; `--locomo FILE` names it). Its questions say
 which turns are their evidence, so no judge is needed. Beside the search stands plain BM25 over the same texts. Files
@@ -18,31 +18,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import anyio
 from cases_engine import Bench
-from psutil import Process
 from report import Row, at_most
 
 from codex.words import STOP_WORDS
 from orchestrator.karma.episodes import SESSION
 from orchestrator.karma.passages import stems, tokens
-from orchestrator.karma.recall import Recall, RecallQuestion
 from orchestrator.karma.records import Kind, NewMemory
 from orchestrator.karma.search import MemorySearch
-from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
-from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 from orchestrator.relevance.intent import CANDIDATES, intent_of
 
 UID = 1000
-QUICK = 10_000  # memories
-WORDS, LENGTH = 20_000, 25  # of the made-up language; of a memory
-ASKED, RUNS = 600, 3  # questions of a run: six of them are slower than its p99
 SESSIONS, TURNS = 5, 10  # how many of the first are looked at
 MOST_SESSIONS = 50
 MULTI_HOP = 1  # LoCoMo's number of the category
@@ -76,103 +66,7 @@ class Talk:
 
 def cases(locomo: Path | None = None) -> dict[str, Callable[[Bench], Iterator[Row]]]:
     recall = {"memory recall": partial(recalling, locomo)} if locomo is not None else {}
-    return {"memory search": searching, "memory abstention": abstaining, **recall}
-
-
-# -- time
-
-
-def searching(bench: Bench) -> Iterator[Row]:
-    """Questions of three to eight words, some frequent, some rare, over memories of words spread as in a language."""
-    goals = {QUICK: (20, 50), 100_000: (None, 100)}
-    sizes = [QUICK] if max(bench.depths) <= 2_048 else list(goals)
-    with tempfile.TemporaryDirectory() as folder:
-        path, language, stored = Path(folder) / "memories.sqlite3", Language(7), 0
-        for size in sizes:
-            case, (middle, late) = f"memory search in {size:,}", goals[size]
-            wrote = filled(path, language, size - stored)
-            stored = size
-            questions = [language.said(3 + number % 6) for number in range(ASKED)]
-            yield Row(case, "a write, p50", 1_000 * wrote, unit="ms")
-            yield from asked_by_one_process(case, path, questions, middle, late)
-
-
-def asked_by_one_process(
-    case: str, path: Path, questions: Sequence[str], middle: float | None, late: float
-) -> Iterator[Row]:
-    """A process that has just started asks all of them, three times. The worst p99 of the three counts. The file is in the
-    system's cache: it was written before."""
-    with get_context("spawn").Pool(1) as pool:
-        seen = [pool.apply(ask_all, (path, questions)) for _ in range(RUNS)]
-    p50, p99 = median(one.p50_ms for one in seen), max(one.p99_ms for one in seen)
-    yield at_most(case, "p50", p50, middle, "ms") if middle else Row(case, "p50", p50, unit="ms")
-    yield at_most(case, "p99", p99, late, "ms")
-    yield at_most(case, "first block of a process that just started", seen[0].cold_ms, 500, "ms")
-    yield Row(case, f"growth of the process after {ASKED} questions", seen[0].grown_mb, unit="MB")
-
-
-@dataclass(frozen=True)
-class Asking:
-    """What a process saw: milliseconds, and the megabytes by which it grew from the opened database on."""
-
-    p50_ms: float
-    p99_ms: float
-    cold_ms: float
-    grown_mb: float
-
-
-def ask_all(path: Path, questions: Sequence[str]) -> Asking:
-    """In a process of its own: opening and the first block, then the search for each question."""
-    before = Process().memory_info().rss
-    begun = time.perf_counter()
-    store = MemoryStore(path)
-    recall = Recall(store, Staleness(store, lambda *_: None))
-    first = RecallQuestion(UID, None, questions[0], (), 4_000, prefetch_for(questions[0], ContextUse(300, 16_384)))
-    anyio.run(recall.recall, first, None)
-    cold = time.perf_counter() - begun
-    took = sorted(seconds(store, question) for question in questions)
-    grown = Process().memory_info().rss - before
-    store.close()
-    p50, p99 = took[len(took) // 2], took[len(took) * 99 // 100]
-    return Asking(1_000 * p50, 1_000 * p99, 1_000 * cold, grown / 1e6)
-
-
-def filled(path: Path, language: "Language", number: int) -> float:
-    """Adds so many memories; the median of seconds that one took."""
-    took, store = list[float](), MemoryStore(path)
-    for _ in range(number):
-        new = NewMemory(UID, language.kind(), language.said(LENGTH))
-        begun = time.perf_counter()
-        store.add(new)
-        took.append(time.perf_counter() - begun)
-    store.close()
-    return median(took)
-
-
-def seconds(store: MemoryStore, question: str) -> float:
-    begun = time.perf_counter()
-    MemorySearch(store).find(UID, None, question, CANDIDATES)
-    return time.perf_counter() - begun
-
-
-class Language:
-    """Words whose n-th is said 1/n as often as the first: Zipf's law, which real texts follow closely. As in those the
-    most frequent words are stop words, of which no question is searched by."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        frequent = sorted(STOP_WORDS)
-        self._words = [*frequent, *(self._word() for _ in range(WORDS - len(frequent)))]
-        self._weights = [1 / place for place in range(1, WORDS + 1)]
-
-    def said(self, length: int) -> str:
-        return " ".join(self._random.choices(self._words, self._weights, k=length))
-
-    def kind(self) -> Kind:
-        return self._random.choice([Kind.DECISION, Kind.FACT, Kind.PROCEDURE, Kind.EPISODE])
-
-    def _word(self) -> str:
-        return "".join(self._random.choices("bdfgklmnprstvz", k=1) + self._random.choices("aeioubdklmnrst", k=7))
+    return {"memory abstention": abstaining, **recall}
 
 
 # -- silence

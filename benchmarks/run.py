@@ -31,6 +31,7 @@ import cases_floor  # noqa: E402
 import cases_load  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_memory  # noqa: E402
+import cases_memory_times  # noqa: E402
 import cases_page  # noqa: E402
 import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
@@ -141,6 +142,7 @@ def chosen(
             **cases_parts.cases(),
             **cases_relevance.cases(),
             **cases_memory.cases(locomo),
+            **cases_memory_times.cases(),
             **cases_remembered.cases(),
             **cases_staleness.cases(histories),
             **cases_codex.cases(),

@@ -39,7 +39,7 @@ async def trace_diff(call: ApiCall) -> TraceDiff:
 @route("POST", "/v1/traces/{name}/feedback", "query", faults=("not_found",))
 async def feedback(call: ApiCall, body: FeedbackBody) -> FeedbackReply:
     """Keeps a vote on an answer, and moves the trust of the memories in its prompt. A later vote replaces it; the same
-    vote again moves no trust. A down vote with a note proposes a memory."""
+    vote again moves no trust. A down vote with a note proposes a memory, as an up vote on a short answer does."""
     return await call.service.vote(call.principal, call.name, body)
 
 

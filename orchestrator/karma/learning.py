@@ -5,7 +5,8 @@
     3  the first form that fits               gives kind, subject and attribute
     4  unsure, or pointing elsewhere          makes a proposal, which no model is shown
 
-What the model said is never kept as it stands: an answer that the user confirms is proposed. Knows no store and no model.
+What the model said is never kept as it stands: an answer that the user confirms or votes up is proposed. Knows no store
+and no model.
 """
 
 import re
@@ -17,7 +18,7 @@ from orchestrator.karma.learning_rules import WHY, LearningRule, LearningRules, 
 from orchestrator.karma.records import DecisionOutcome, Kind, MemoryState, NewMemory, Severity, WatchedText
 from orchestrator.karma.sizes import in_line
 from orchestrator.prompt.phrases import read_part
-from orchestrator.relevance.intent import is_greeting
+from orchestrator.relevance.intent import is_greeting, is_question
 
 Learn = Literal["on", "proposed", "off"]
 
@@ -64,6 +65,7 @@ _CONFIRMS = re.compile(
     r"|(?:that'?s|that is|this is|you're|you are) (?:right|correct|true|exactly right)[.! ]*\Z",
     re.IGNORECASE,
 )
+_OF_THE_MODEL = re.compile(r"\b(?:i|i'm|i'll|i've|my|me|we|you|your)\b", re.IGNORECASE)
 _CHOICES = ("yes", "yep", "yeah", "right", "true", "absolutely", "indeed")  # alone they answer a question, or nod
 
 
@@ -154,17 +156,36 @@ def agreed(text: str, before: str) -> list[Statement]:
 def counter_memory(voted: VotedAnswer) -> NewMemory:
     """Why an answer was wrong, as a proposal that cites its trace."""
     asked, said = (in_line(text, MOST_QUOTED) for text in (voted.question, voted.answer))
+    return _of_vote(voted, f'{_sentence(voted.note)} It was wrong to answer "{said}" to "{asked}".', "wrong")
+
+
+def _of_vote(voted: VotedAnswer, text: str, attribute: str) -> NewMemory:
     return NewMemory(
         uid=voted.uid,
         kind=Kind.FACT,
-        text=f'{_sentence(voted.note)} It was wrong to answer "{said}" to "{asked}".',
+        text=text,
         codex=voted.codex,
         subject=voted.source,
-        attribute="wrong",
+        attribute=attribute,
         source=voted.source,
         sigil=voted.sigil,
         state=MemoryState.PROPOSED,
     )
+
+
+def verified_memory(voted: VotedAnswer) -> NewMemory | None:
+    """What a person verified, as a proposal that cites its trace: a question that can be understood alone and its answer of
+    one sentence. None of a longer, an unsure or a pasted answer, nor of one that speaks of itself or to the user."""
+    rules = shipped_rules()
+    asked, said = (" ".join(text.split()) for text in (voted.question, voted.answer))
+    short = max(len(asked), len(said)) <= MOST_QUOTED and len(_SENTENCE.split(said)) == 1
+    if not short or not is_question(asked) or is_greeting(asked) or own_words(voted.answer).strip() != said:
+        return None
+    if not _says_something(said, rules) or rules.unsure.search(_folded(said)) or _OF_THE_MODEL.search(_folded(said)):
+        return None
+    if not rules.pointers.isdisjoint(re.findall(r"[\w']+", _folded(asked).lower())):
+        return None
+    return _of_vote(voted, f'The right answer to "{asked}" is "{said}"', "right")
 
 
 def outcome_told(text: str) -> DecisionOutcome | None:

@@ -18,6 +18,7 @@ from orchestrator.karma.learning import (
     last_decision,
     learned,
     outcome_told,
+    verified_memory,
 )
 from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.ranking import referenced
@@ -35,7 +36,7 @@ from orchestrator.karma.records import (
 from orchestrator.karma.schema import CITING, CURRENT, SHOWN, VISIBLE
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
-from orchestrator.karma.store import ANY, MemoryStore
+from orchestrator.karma.store import ANY, MemoryStore, marks
 from orchestrator.wire.answers import CensorMark, NotedMemory
 from orchestrator.wire.memories import (
     CitedCode,
@@ -145,8 +146,8 @@ class Memories:
 
     def voted(self, voted: VotedAnswer) -> NotedMemory | None:
         """A person said whether an answer was right. What it was shown gains or loses trust, procedures that it used are
-        judged, and why it was wrong is proposed as a memory, which is given; that it was right after all sets this aside.
-        It says nothing of censors, which stand in every prompt."""
+        judged, and why it was wrong, or a short answer that was right, is proposed as a memory, which is given. Another
+        vote sets the proposal aside. It says nothing of censors, which stand in every prompt."""
         for one in voted.memories if voted.moved else ():
             with suppress(NotFound):
                 record = self.store.get(voted.uid, one)
@@ -154,12 +155,20 @@ class Memories:
                     self.store.rate(voted.uid, one, up=voted.up)
                 if record.kind is Kind.PROCEDURE and referenced(record.text, voted.answer):
                     self.store.judge(voted.uid, one, right=voted.up)
-        if voted.up:
-            for each in self.store.records("uid = ? AND subject = ? AND state = 'proposed'", voted.uid, voted.source):
-                self.store.change(voted.uid, each.id, MemoryState.INACTIVE)
-        elif voted.note and voted.may_write:
-            return noted_of(self.store.add(counter_memory(voted)), voted.source)
-        return None
+        about = "uid = ? AND subject = ? AND attribute = ? AND state = 'proposed'"
+        for each in self.store.records(about, voted.uid, voted.source, "wrong" if voted.up else "right"):
+            self.store.change(voted.uid, each.id, MemoryState.INACTIVE)
+        made = self._made_of(voted) if voted.may_write else None
+        return None if made is None else noted_of(self.store.add(made), voted.source)
+
+    def _made_of(self, voted: VotedAnswer) -> NewMemory | None:
+        """An answer that only says what a memory in its prompt says makes none."""
+        if not voted.up:
+            return counter_memory(voted) if voted.note else None
+        if self.learn == "off" or not voted.moved:
+            return None
+        shown = self.store.records(f"uid = ? AND id IN ({marks(voted.memories)})", voted.uid, *voted.memories)
+        return None if any(referenced(one.text, voted.answer) for one in shown) else verified_memory(voted)
 
     def watch(
         self,

@@ -216,6 +216,9 @@ WRONG = VotedAnswer(
 )
 
 
+RIGHT = replace(WRONG, up=True, note="")
+
+
 def test_a_down_vote_with_a_note_proposes_why_the_answer_was_wrong_and_cites_its_trace(
     memories: Memories, store: MemoryStore
 ) -> None:
@@ -230,21 +233,67 @@ def test_a_down_vote_with_a_note_proposes_why_the_answer_was_wrong_and_cites_its
 
 
 def test_a_vote_without_a_note_or_by_who_may_not_write_makes_no_memory(memories: Memories, store: MemoryStore) -> None:
-    votes = (replace(WRONG, note=""), replace(WRONG, may_write=False), replace(WRONG, up=True))
+    votes = (replace(WRONG, note=""), replace(WRONG, may_write=False), replace(RIGHT, may_write=False))
     assert [memories.voted(vote) for vote in votes] == [None, None, None]
     assert store.all_of(ME) == []
+
+
+def test_an_up_vote_on_a_short_answer_proposes_it_with_its_question_and_cites_its_trace(
+    memories: Memories, store: MemoryStore
+) -> None:
+    told = memories.voted(RIGHT)
+    (made,) = store.all_of(ME)
+    assert told is not None
+    assert (told.id, told.state, told.made) == (made.id, "proposed", True)
+    assert made.text == 'The right answer to "what is the cache?" is "The cache is Redis."'
+    assert (made.state, made.source, made.codex) == (S.PROPOSED, "trace:ab12", "demo")
+    assert memories.voted(replace(RIGHT, moved=False)) is None
+    memories.voted(WRONG)
+    assert [one.state for one in store.all_of(ME)] == [S.PROPOSED, S.INACTIVE]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("what is the cache?", "The cache is Redis. It is on port 6379."),
+        ("what is the cache?", "The cache is probably Redis."),
+        ("what is the cache?", "I do not know the cache."),
+        ("what is the cache?", "Which cache do you mean?"),
+        ("what is the cache?", "`redis.Redis()` is made here:\n```python\nredis.Redis()\n```"),
+        ("what is the cache?", "The cache is Redis, " + "and it is large, " * 20 + "as it was."),
+        ("is it fast?", "The cache is fast."),
+        ("what about that one?", "The cache is Redis."),
+        ("thanks", "The cache is Redis."),
+        ("name the cache", "The cache is Redis."),
+    ],
+)
+def test_an_up_vote_makes_no_memory_of_what_is_long_unsure_or_not_understood_alone(
+    memories: Memories, store: MemoryStore, question: str, answer: str
+) -> None:
+    assert memories.voted(replace(RIGHT, question=question, answer=answer)) is None
+    assert store.all_of(ME) == []
+
+
+def test_an_up_vote_makes_no_memory_of_what_the_answer_has_from_one_or_where_nothing_is_learned(
+    memories: Memories, store: MemoryStore
+) -> None:
+    known = store.add(NewMemory(ME, Kind.FACT, "The cache is Redis."))
+    assert memories.voted(replace(RIGHT, memories=(known.id,))) is None
+    assert replace(memories, learn="off").voted(RIGHT) is None
+    assert [one.id for one in store.all_of(ME)] == [known.id]
 
 
 def test_an_up_vote_after_all_sets_the_proposal_aside_and_leaves_what_a_person_confirmed(
     memories: Memories, store: MemoryStore
 ) -> None:
+    right = replace(WRONG, up=True, answer="I cannot tell.")
     memories.voted(WRONG)
-    memories.voted(replace(WRONG, up=True))
+    memories.voted(right)
     assert [one.state for one in store.all_of(ME)] == [S.INACTIVE]
     memories.voted(replace(WRONG, note="it is a file"))
     (proposal,) = store.all_of(ME, states=[S.PROPOSED])
     store.confirm(ME, proposal.id)
-    memories.voted(replace(WRONG, up=True))
+    memories.voted(right)
     assert store.get(ME, proposal.id).state is S.NEW
 
 
