@@ -17,6 +17,7 @@ from statistics import median
 import anyio
 import numpy as np
 from cases_engine import Bench
+from numpy.typing import NDArray
 from psutil import Process
 from report import Row, at_most
 
@@ -149,7 +150,7 @@ class MadeUpVectors:
         return [list(map(float, _drawn(text))) for text in texts]
 
 
-def _drawn(text: str) -> np.ndarray:
+def _drawn(text: str) -> NDArray[np.float64]:
     drawn = np.random.default_rng(zlib.crc32(text.encode())).standard_normal(DIMENSIONS)
     return drawn / np.linalg.norm(drawn)
 
