@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from orchestrator.answering.codex_tools import SearchArchive
 from orchestrator.answering.inference import Inference, InferenceEvent
 from orchestrator.answering.parsing import BoundParser
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_of, job_within, within_window
+from orchestrator.engine.checkpoints.coding import PLAIN, Coding, Sealed
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
@@ -91,21 +93,23 @@ def checkpoints(bench: Bench) -> Iterator[Row]:
             SegmentHeader("r" * 64, f"{n:064x}", "p" * 64, n * 256, n * 256 + 256, array("I", range(256)))
             for n in range(SEGMENTS)
         ]
-        plain_write = speed(lambda n: plain(folder / f"{n}.plain", states[n]))
-        saving = speed(lambda n: write(folder / f"{n}.kv", headers[n], states[n]))
-        plain_read = speed(lambda n: (folder / f"{n}.plain").read_bytes())
-        loading = speed(lambda n: read_state(folder / f"{n}.kv", headers[n]))
-    yield Row(
-        "checkpoint files", "save, MB/s", saving, plain_write, ratio=saving / plain_write, note="beside a plain copy"
-    )
-    yield Row(
-        "checkpoint files",
-        "load and check, MB/s",
-        loading,
-        plain_read,
-        ratio=loading / plain_read,
-        note="beside a plain read",
-    )
+        copying = speed(lambda n: plain(folder / f"{n}.plain", states[n]))
+        reading = speed(lambda n: (folder / f"{n}.plain").read_bytes())
+        for how, coding in (("", PLAIN), (", encrypted", Sealed(os.urandom(32)))):
+            saving = speed(partial(save, folder, headers, states, coding))
+            loading = speed(partial(load, folder, headers, coding))
+            beside = {"save": (saving, copying, "copy"), "load and check": (loading, reading, "read")}
+            for what, (ours, theirs, plainly) in beside.items():
+                name, note = f"{what}{how}, MB/s", f"beside a plain {plainly}"
+                yield Row("checkpoint files", name, ours, theirs, ratio=ours / theirs, note=note)
+
+
+def save(folder: Path, headers: list[SegmentHeader], states: list[bytes], coding: Coding, number: int) -> None:
+    write(folder / f"{number}.kv", headers[number], states[number], coding)
+
+
+def load(folder: Path, headers: list[SegmentHeader], coding: Coding, number: int) -> None:
+    read_state(folder / f"{number}.kv", headers[number], coding)
 
 
 def plain(path: Path, state: bytes) -> None:

@@ -47,6 +47,7 @@ from orchestrator.karma.recall import Recall
 from orchestrator.karma.records import KINDS
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.keys import subkey
 from orchestrator.machine.clock import SteadyClock
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.model.host import Host
@@ -163,19 +164,20 @@ def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry)
     indexer = ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget)
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
     tokens.trim(TOKENS_KEPT)
-    memories = MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds})
+    key = subkey(host.key, "databases")
+    memories = MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds}, key=key)
     memory_vectors = VectorIndex(paths.memory_vectors)
     return Storage(
         archive=archive,
         meaning=meaning,
         indexer=indexer,
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
-        sessions=SessionStore(paths.sessions),
+        sessions=SessionStore(paths.sessions, key=key),
         memories=memories,
         memory_meaning=meaning_of(memories, memory_vectors, meaning),
         memory_vectors=memory_vectors,
         traces=TraceKeeper(
-            TraceStore(paths.traces, settings.traces.days, settings.traces.bytes, aging=SteadyClock().oldest)
+            TraceStore(paths.traces, settings.traces.days, settings.traces.bytes, aging=SteadyClock().oldest, key=key)
         ),
         states=CodexStateStore(paths.codices / STATES),
         outlines=SqliteBytesCache(paths.cache / "outlines.sqlite3"),
@@ -380,6 +382,7 @@ def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexPart
         KvLosses(paths.data),
         plugins.words,
         gate.fault,
+        host.key.source if host.key else "off",
     )
 
 

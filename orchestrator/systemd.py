@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.keys import CREDENTIAL, Source
 from orchestrator.settings.paths import Paths
 
 SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
 ACCOUNT = "lorekeep"
+KEY_FILE = "key.cred"  # beside the configuration
 # Not DynamicUser: the socket's group must be there before the daemon runs, and have members.
 SYSUSERS = f'u {ACCOUNT} - "Lorekeep" /var/lib/lorekeep\n'
 FOLDERS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
@@ -39,7 +41,6 @@ RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 RemoveIPC=yes
-KeyringMode=private
 CapabilityBoundingSet=
 AmbientCapabilities=
 SystemCallArchitectures=native
@@ -73,13 +74,16 @@ ConfigurationDirectory=lorekeep
 @dataclass(frozen=True)
 class Unit:
     """What differs between installations. `writable` are the folders a user's daemon writes to; systemd makes the
-    system's. `tcp`: whether it listens on the network too. `environment`: variables that its manager may not have."""
+    system's. `tcp`: whether it listens on the network too. `environment`: variables that its manager may not have.
+    `encrypt`: where the key of what it keeps is; of `credential`, `key_file` is the one that systemd-creds encrypted."""
 
     executable: Path
     user: bool = True
     writable: Sequence[Path] = ()
     tcp: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    encrypt: Source = "off"
+    key_file: Path = Path("/etc/lorekeep") / KEY_FILE
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ RuntimeDirectory=lorekeep
 RuntimeDirectoryMode={"0700" if unit.user else "0755"}
 # The socket's file is in it, and belongs to lorekeep.socket.
 RuntimeDirectoryPreserve=yes
-{variables(unit)}{HARDENING}{network(unit)}{placement(unit)}
+{variables(unit)}{key_of(unit)}{HARDENING}{network(unit)}{placement(unit)}
 [Install]
 WantedBy={"default.target" if unit.user else "multi-user.target"}
 """
@@ -237,6 +241,15 @@ WantedBy={"default.target" if unit.user else "multi-user.target"}
 
 def variables(unit: Unit) -> str:
     return "".join(f"Environment={assigned(name, value)}\n" for name, value in unit.environment.items())
+
+
+def key_of(unit: Unit) -> str:
+    """A user's keyring has its keys for the service only where its own has that one in it."""
+    keyring = f"KeyringMode={'shared' if unit.encrypt == 'keyring' else 'private'}\n"
+    if unit.encrypt != "credential":
+        return keyring
+    path = str(unit.key_file).replace("%", "%%")  # not quoted: systemd takes quotes here as part of the name
+    return f"{keyring}LoadCredentialEncrypted={CREDENTIAL}:{path}\n"
 
 
 def network(unit: Unit) -> str:

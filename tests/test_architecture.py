@@ -34,6 +34,7 @@ engine.child:        engine engine.llama engine.cache engine.checkpoints engine.
 engine.client:       engine engine.llama engine.cache engine.embedding
 
 errors:              codex
+keys:                errors
 cancellation:
 logs:
 wire:
@@ -44,18 +45,18 @@ karma:               formatters codex engine errors wire prompt relevance
 settings:            formatters governor codex errors wire prompt relevance
 instance:            errors settings
 plugins:             formatters errors prompt relevance karma settings
-systemd:             settings
+systemd:             keys settings
 machine:             governor engine engine.client errors prompt
-model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors wire service prompt settings machine
+model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors keys wire service prompt settings machine
 codices:             formatters governor codex engine engine.checkpoints engine.client errors cancellation wire service prompt machine model
 waking:              errors machine model codices
 answering:           formatters governor codex engine engine.client errors wire service prompt relevance karma machine model codices
-reports:             formatters governor engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt relevance karma settings plugins instance machine model codices
+reports:             formatters governor codex engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt relevance karma settings plugins instance machine model codices
 api:                 engine errors cancellation wire service settings instance reports
 preflight:           errors relevance settings plugins model api
 program:             codex engine engine.client errors wire service prompt relevance karma machine model codices waking answering reports
 model_switch:        codex errors wire service settings model codices api program
-bootstrap:           formatters codex engine.builtin errors wire service prompt relevance karma settings plugins machine model codices waking answering reports program
+bootstrap:           formatters codex engine.builtin errors keys wire service prompt relevance karma settings plugins machine model codices waking answering reports program
 daemon:              errors logs wire settings instance systemd model codices api program model_switch bootstrap
 cli:                 wire
 """  # noqa: E501 - a table

@@ -5,7 +5,8 @@
     Cache             a `Renewable` for speed only: where the disk refuses, its user continues without it
     SqliteBytesCache  a `Cache` of bytes by key, of bounded size
 
-A schema is a tuple of scripts; its version is the number of scripts that have run. Does not know what the tables hold.
+One that has a key is encrypted (`sealed`). A schema is a tuple of scripts; its version is the number of scripts that have
+run. Does not know what the tables hold.
 """
 
 import errno
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from codex.catalog.sealed import ERRORS, TrackedConnection, connect, is_plain, seal
 from codex.errors import CatalogError, DatabaseDamaged, DiskFull, Misplaced, NewerCatalog
 
 log = logging.getLogger("lorekeep.codex")
@@ -43,26 +45,26 @@ _BYTES_SCHEMA = (
 
 
 def open_database(
-    path: Path, schema: Sequence[str], *, copied: bool = True, application: int = 0
+    path: Path, schema: Sequence[str], *, copied: bool = True, application: int = 0, key: bytes = b""
 ) -> sqlite3.Connection:
     """A connection with the newest schema; usable from any thread, by one at a time.
 
-    `copied`: a copy is made before a migration. `application`: the id in the file's header.
-    Raises NewerCatalog for a file of a newer version, DatabaseDamaged, DiskFull, CatalogError for one that may not be
-    used. A file that is refused stays as it is.
+    `copied`: a copy is made before a migration. `application`: the id in the file's header. `key`: 32 bytes, with which the
+    file is encrypted, also one that was not; empty: it is plain.
+    Raises NewerCatalog for a file of a newer version, OtherKey, DatabaseDamaged, DiskFull, CatalogError for one that may
+    not be used. A file that is refused stays as it is.
     """
     with translated(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         kind = _foreign_kind(path)
         if kind:
             raise CatalogError(f"{path} cannot be used: it is {kind} and should be a file; move it away")
-        database = sqlite3.connect(
-            path, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None, factory=TrackedConnection
-        )
+        if key and is_plain(path):
+            _unrefused(path, b"", schema, application).close()
+            seal(path, key)
+            log.info("%s is encrypted now", path)
+        database = _unrefused(path, key, schema, application)
         try:
-            _refuse_foreign(database, path, application)
-            if (found := _version(database)) > len(schema):
-                raise NewerCatalog(path, found, len(schema))
             path.chmod(0o600)
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new file only: `give_back` can shrink it
             database.execute("PRAGMA journal_mode = WAL")
@@ -70,11 +72,23 @@ def open_database(
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute("PRAGMA foreign_keys = ON")
             if _version(database) < len(schema):
-                _migrate(database, path, schema, application, copied)
+                _migrate(database, path, schema, application, copied, key)
             database.file = file_identity(path)
         except BaseException:
             database.close()
             raise
+    return database
+
+
+def _unrefused(path: Path, key: bytes, schema: Sequence[str], application: int) -> TrackedConnection:
+    database = connect(path, key, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
+    try:
+        _refuse_foreign(database, path, application)
+        if (found := _version(database)) > len(schema):
+            raise NewerCatalog(path, found, len(schema))
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
@@ -103,7 +117,7 @@ def transaction(database: sqlite3.Connection, path: Path) -> Iterator[sqlite3.Co
 def give_back(database: sqlite3.Connection) -> None:
     """Returns the room of the log and of deleted rows to the disk; what cannot be now, later."""
     for script in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)"):
-        with suppress(sqlite3.Error):  # the first makes the room that the second may need
+        with suppress(*ERRORS):  # the first makes the room that the second may need
             database.executescript(script)
 
 
@@ -116,7 +130,7 @@ def translated(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _no_room(path) from error
         raise CatalogError(f"{path} cannot be used: {error.strerror}") from error
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite may quote the damaged bytes in what it complains of
+    except ERRORS as error:
         code = getattr(error, "sqlite_errorcode", None)
         if _means_no_room(code, path):
             raise _no_room(path) from error
@@ -126,12 +140,6 @@ def translated(path: Path) -> Iterator[None]:
             raise DatabaseDamaged(f"{path} is damaged ({error}); move it away ({move}) and begin anew") from error
         held = "; another program writes to it: end that one, and try again" if code == sqlite3.SQLITE_BUSY else ""
         raise CatalogError(f"{path} cannot be used: {error}{held}") from error
-
-
-class TrackedConnection(sqlite3.Connection):
-    """`file`: device and inode of the file that was opened; None when they could not be read."""
-
-    file: tuple[int, int] | None = None
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
@@ -144,7 +152,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 def insist_on_own_file(database: sqlite3.Connection, path: Path) -> None:
     """Raises Misplaced."""
-    file = database.file if isinstance(database, TrackedConnection) else None
+    file = getattr(database, "file", None)
     if file is not None and file_identity(path) != file:
         raise Misplaced(
             f"{path} was deleted or moved while it was in use: what is written is lost when the daemon ends; "
@@ -327,9 +335,11 @@ def _refuse_foreign(database: sqlite3.Connection, path: Path, application: int) 
         raise CatalogError(f"{path} is no database of Lorekeep; move it away, or set another data folder")
 
 
-def _migrate(database: sqlite3.Connection, path: Path, schema: Sequence[str], application: int, copied: bool) -> None:
+def _migrate(
+    database: sqlite3.Connection, path: Path, schema: Sequence[str], application: int, copied: bool, key: bytes
+) -> None:
     if copied and _version(database) > 0:
-        _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"))
+        _copy(database, path.with_name(f"{path.name}.before-{len(schema)}"), key)
     database.execute("BEGIN IMMEDIATE")
     try:
         for script in schema[_version(database) :]:  # read again: another process may have migrated meanwhile
@@ -358,10 +368,10 @@ def _version(database: sqlite3.Connection) -> int:
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _copy(database: sqlite3.Connection, target: Path) -> None:
+def _copy(database: sqlite3.Connection, target: Path, key: bytes) -> None:
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
-    copy = sqlite3.connect(unfinished)
+    copy = connect(unfinished, key)
     try:
         database.backup(copy)
     finally:

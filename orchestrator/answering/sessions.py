@@ -17,6 +17,7 @@ from typing import Any
 
 from codex.catalog.databases import give_back, open_database, transaction
 from codex.catalog.databases import translated as faults_of
+from codex.catalog.sealed import CONFLICTS
 from formatters.context import GistView
 from orchestrator.errors import Conflict, InvalidRequest, NotFound, instead, translated
 from orchestrator.wire.replies import SessionExport, SessionGist, SessionHit, SessionTurn
@@ -149,11 +150,11 @@ class StoredTurn:
 class SessionStore:
     """Every method raises LoreError for a file that cannot be read or written."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one."""
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time, key: bytes = b"") -> None:
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one. `key`: see `open_database`."""
         self.path = path
         with translated():
-            self.connection = open_database(path, MIGRATIONS, application=APPLICATION)
+            self.connection = open_database(path, MIGRATIONS, application=APPLICATION, key=key)
         self.connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a ms and be safe
         self.clock = clock
         self.lock = threading.RLock()
@@ -170,7 +171,7 @@ class SessionStore:
                     "INSERT INTO sessions (id, name, uid, codex, title, created, used) VALUES (?, ?, ?, ?, '', ?, ?)",
                     (self.last_number + 1, chosen, uid, codex, now, now),
                 )
-            except sqlite3.IntegrityError:
+            except CONFLICTS:
                 raise taken(chosen) from None
             self.last_number += 1
             found = self.row(uid, chosen)
@@ -296,7 +297,7 @@ class SessionStore:
         with self.writing() as database:
             try:
                 database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked_name(new), session.id))
-            except sqlite3.IntegrityError:
+            except CONFLICTS:
                 raise taken(new) from None
 
     def drop(self, uid: int, name: str) -> None:

@@ -149,11 +149,12 @@ class TraceStore:
         most: int,
         clock: Callable[[], float] = time.time,
         aging: Callable[[], float] | None = None,
+        key: bytes = b"",
     ) -> None:
         """Keeps traces for so many days, by the clock `aging` (`clock` where there is none), and at most so many bytes. A
-        damaged file is put aside. Raises LoreError for a newer or foreign one."""
+        damaged file is put aside. Raises LoreError for a newer or foreign one. `key`: see `open_database`."""
         self.path, self.days, self.most = path, days, most
-        self.clock, self.aging = clock, aging or clock
+        self.clock, self.aging, self._key = clock, aging or clock, key
         with translated():
             try:
                 self.connection = self._opened()
@@ -293,7 +294,7 @@ class TraceStore:
         return TracedRelevance(**decided, fired=tuple(fired))
 
     def _opened(self) -> sqlite3.Connection:
-        return open_database(self.path, MIGRATIONS, application=APPLICATION)
+        return open_database(self.path, MIGRATIONS, application=APPLICATION, key=self._key)
 
     def _found(self, uid: int, name: str) -> tuple[int, str]:
         """The number and the id. Raises NotFound, and InvalidRequest for the beginning of several."""

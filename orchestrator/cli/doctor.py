@@ -20,7 +20,7 @@ from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.context import context as measure_context
 from orchestrator.cli.isolation import isolated
 from orchestrator.cli.service import unit_states
-from orchestrator.cli.terminal import count, kv_loss, plural, result, result_json, size
+from orchestrator.cli.terminal import count, kv_loss, listed, plural, result, result_json, size
 from orchestrator.wire import faults
 from orchestrator.wire.checks import Check, checked
 from orchestrator.wire.places import QUOTER, QUOTING_SHORT, VERSION, compile_again
@@ -96,6 +96,7 @@ def all_checks(socket: str | None) -> list[Check]:
         folders(chosen),
         room(chosen),
         stores(),
+        encryption(chosen),
         plugins(broken),
         relevance(chosen),
         service(),
@@ -222,7 +223,24 @@ def stores() -> Check:
         move = f"cd {store.parent} && mkdir -p damaged && mv {store.name}* damaged/"
         aside = f"{first}{move} (what it held must be loaded again)"
         return Check("databases", False, f"{store}: {fault}", aside)
-    return Check("databases", True, "conversations and codices pass their check")
+    return Check("databases", True, "conversations and codices pass their check, as far as they are not encrypted")
+
+
+def encryption(chosen: "Settings | None") -> Check:
+    """The daemon alone has the key: files are asked what they are, not what they hold."""
+    from orchestrator.reports.doctor import sealed_and_plain
+
+    source = chosen.security.encrypt if chosen else "off"
+    sealed, plain = sealed_and_plain(local.paths())
+    if source == "off" and sealed:
+        fix = "set security.encrypt to where their key is; checkpoints are deleted by a daemon that has none"
+        return Check("encryption", False, f"off, but {listed(*sealed)} were encrypted: no daemon can read them", fix)
+    if source == "off":
+        return Check("encryption", True, "off: memories, conversations, traces and checkpoints are plain", absent=True)
+    if plain:
+        fix = "restart the daemon: it encrypts databases, and deletes plain checkpoints"
+        return Check("encryption", False, f"{source}, but {listed(*plain)} are plain", fix)
+    return Check("encryption", True, f"{source}: {listed(*sealed) or 'nothing is kept yet'}")
 
 
 def plugin_failures(settings: "Settings | None") -> list[str]:

@@ -184,11 +184,19 @@ def changed(
 ) -> tuple[list[str], list[str]]:
     """The units' files, and what systemd could not be told of an action on this installation's units. With `as_json` both
     are printed, and the command ends. Raises Failure."""
-    from orchestrator.systemd import Unit, carried, place_of
+    from orchestrator.systemd import KEY_FILE, Unit, carried, place_of
 
-    paths, place, tcp = local.paths(), place_of(os.environ, user=user), bool(local.settings().settings.serve.tcp)
+    paths, place, settings = local.paths(), place_of(os.environ, user=user), local.settings().settings
     writable = (paths.data, paths.state, paths.cache, paths.identities) if user else ()
-    unit = Unit(Path(sys.argv[0]).resolve(), user, writable, tcp, carried(os.environ, paths, user=user))
+    unit = Unit(
+        Path(sys.argv[0]).resolve(),
+        user,
+        writable,
+        bool(settings.serve.tcp),
+        carried(os.environ, paths, user=user),
+        settings.security.encrypt,
+        paths_of(user=user).config / KEY_FILE,
+    )
     try:
         complaints = action(unit, place)
     except OSError as error:

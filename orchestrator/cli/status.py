@@ -57,6 +57,7 @@ def whole_page(now: Report) -> str:
         *model_facts(now["model"]),
         *engine_facts(now["engine"], now["queue"]),
         *embedding_facts(now.get("embedding")),
+        ("encryption", f"by the key of {key}" if (key := now.get("encrypted", "off")) != "off" else ""),
         *memory_facts(now["governor"]),
         *sensor_facts(now["governor"].get("sensors")),
         *estimate_facts(now["governor"].get("estimates", ())),

@@ -24,7 +24,8 @@ from pydantic import Field, ValidationError
 
 from orchestrator.codices.floors import Floors, HeldFloor, ServingIdentities
 from orchestrator.codices.state import CodexState
-from orchestrator.engine.checkpoints.file import SUFFIX, DamagedCheckpoint, SegmentHeader, checked, folder_of
+from orchestrator.engine.checkpoints.coding import DamagedCheckpoint
+from orchestrator.engine.checkpoints.file import SUFFIX, SegmentHeader, checked, folder_of
 from orchestrator.engine.checkpoints.store import most_of, named
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
@@ -222,8 +223,11 @@ class FloorFiles:
             return ""
 
     def _folder(self, info: ModelInfo) -> Path:
-        """Where this model's checkpoints lie. Raises LoreError where none are kept."""
+        """Where this model's checkpoints lie. Raises LoreError where none are kept, or only encrypted ones."""
         spec = self._client.spec
+        if spec.key:
+            told = "checkpoints are encrypted here with a key that no other machine has"
+            raise Conflict(told, 'security.encrypt = "off" lets prefixes be exported and imported')
         if not spec.cache_folder or not spec.disk_budget:
             raise LoreError("no checkpoints are kept on disk", "storage.checkpoint_disk sets how much may be")
         return folder_of(Path(spec.cache_folder), info.fingerprint)

@@ -49,6 +49,7 @@ class EngineSpec:
     gpu: str = ""  # what it may see, as CUDA_VISIBLE_DEVICES has it; empty: what the daemon sees
     cache_folder: str = ""  # where checkpoints lie; empty: nothing outlives the cells
     disk_budget: int = 0  # bytes
+    key: bytes = field(default=b"", repr=False)  # checkpoints are encrypted with it; empty: they are not
     embedding: EmbeddingSpec | None = None
 
 

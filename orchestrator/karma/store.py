@@ -96,13 +96,18 @@ class MemoryStore:
     """Every method raises LoreError for a file that cannot be read or written, and knows one user's memories at a time."""
 
     def __init__(
-        self, path: Path, clock: Callable[[], float] = time.time, kinds: Mapping[str, MemoryKind] = KINDS
+        self,
+        path: Path,
+        clock: Callable[[], float] = time.time,
+        kinds: Mapping[str, MemoryKind] = KINDS,
+        key: bytes = b"",
     ) -> None:
-        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one. `kinds`: by name."""
+        """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one. `kinds`: by name. `key`: see
+        `open_database`."""
         self.path = path
         self.kinds = kinds
         with translated():
-            self._connection = open_database(path, MIGRATIONS, application=APPLICATION)
+            self._connection = open_database(path, MIGRATIONS, application=APPLICATION, key=key)
         self._connection.execute("PRAGMA synchronous = FULL")  # a memory is a rare write: it may cost a ms and be safe
         self._clock = clock
         self._lock = threading.RLock()

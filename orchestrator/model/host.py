@@ -14,6 +14,7 @@ from governor.sensors import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.model import EngineSpec
+from orchestrator.keys import Key, read_key, subkey
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import (
@@ -43,7 +44,8 @@ log = logging.getLogger("lorekeep.embedding")
 
 @dataclass(frozen=True)
 class Host:
-    """The machine and the engine on it. `conditions`: what models meet here; how this one is loaded is among them."""
+    """The machine and the engine on it. `conditions`: what models meet here; how this one is loaded is among them. `key`:
+    of the files."""
 
     model: ModelFile
     conditions: LoadingConditions
@@ -53,10 +55,12 @@ class Host:
     machine: Machine
     yielding: Yielding
     sensors: Sensors
+    key: Key | None
 
 
 def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
-    """`kept`: the sizes of codices that were loaded before."""
+    """`kept`: the sizes of codices that were loaded before. Raises LoreError, first of all where the key is not there."""
+    key = read_key(settings.security.encrypt, os.environ)
     governor, offloads = settings.for_governor(), engine_offloads()
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"), retry_s=governor.sampler.retry_s)
     offload = offload_of(settings.model, offloads=offloads)
@@ -74,7 +78,7 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     embedding = on_gpu(embedding, settings.embedding.gpu_layers, room, offload.main)
     disk = checkpoint_bytes(psutil.disk_usage(str(paths.cache)).free, governor.stores)
     spec = spec_of(settings, paths, model, offload, embedding, disk)
-    client = EngineClient(replace(spec, gpu_layers=layers))
+    client = EngineClient(replace(spec, gpu_layers=layers, key=subkey(key, "checkpoints")))
     machine = Machine(sensors, governor, costs_of(model, offload, embedding), client)
 
     async def look() -> None:
@@ -86,7 +90,9 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     yielding = Yielding(
         client, governor.yielding, paths.state / "paused.json", settings.serve.shutdown_grace, machine.busy, look
     )
-    return Host(model, replace(conditions, loaded=offload), embedding, governor, client, machine, yielding, sensors)
+    return Host(
+        model, replace(conditions, loaded=offload), embedding, governor, client, machine, yielding, sensors, key
+    )
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

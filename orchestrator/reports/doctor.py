@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from codex.catalog.sealed import is_sealed
 from formatters.plugins import ContextNode
 from governor.footprint import bytes_per_token
 from governor.model_shape import FootprintError
@@ -23,6 +24,7 @@ from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.plugins import installed
 from orchestrator.relevance.nodes import catalogue
+from orchestrator.reports.kept import sealed_checkpoints
 from orchestrator.reports.models import placement_report, ranges
 from orchestrator.reports.surroundings import Worth
 from orchestrator.settings.model import PromptTable, Settings
@@ -63,6 +65,16 @@ def stores(paths: Paths) -> Iterator[Path]:
         yield from sorted(store for pattern in STORES for store in folder.glob(pattern))
 
 
+def sealed_and_plain(paths: Paths) -> tuple[list[str], list[str]]:
+    """Of what is encrypted where a key is set: what is, and what is not, in words."""
+    here = [store for store in (paths.memories, paths.sessions, paths.traces) if store.exists()]
+    sealed, plain = ([one.name for one in here if is_sealed(one) == wanted] for wanted in (True, False))
+    for words, number in zip((sealed, plain), sealed_checkpoints(paths.checkpoints), strict=True):
+        if number:
+            words.append(f"{number:,} checkpoints")
+    return sealed, plain
+
+
 def deleted_stores(paths: Paths) -> list[tuple[Path, str]]:
     """Databases that a process of this user still writes to, though they were deleted: with its pid."""
     homes = {os.path.realpath(folder) for folder in (paths.data, paths.codices)}
@@ -79,7 +91,9 @@ def deleted_stores(paths: Paths) -> list[tuple[Path, str]]:
 
 
 def fault_of(store: Path) -> str:
-    """SQLite's own quick check, read-only; "" where all is well."""
+    """SQLite's own quick check, read-only; "" where all is well, or where only the daemon can read it."""
+    if is_sealed(store):
+        return ""
     try:
         connection = sqlite3.connect(f"{store.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
         try:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 SUFFIX = ".kv"  # of a checkpoint, as the engine names it
+VERSION_PLAIN, VERSION_SEALED = b"LOREKV\1\0", b"LOREKV\2\0"  # how the engine's files begin
 log = logging.getLogger("lorekeep")
 
 
@@ -24,6 +25,16 @@ def size_of_checkpoints(folder: Path) -> tuple[int, int]:
         with suppress(OSError):  # it went meanwhile
             sizes.append(path.stat().st_size)
     return len(sizes), sum(sizes)
+
+
+def sealed_checkpoints(folder: Path) -> tuple[int, int]:
+    """How many are encrypted, and how many are not, as they say of themselves."""
+    sealed = plain = 0
+    for path in checkpoint_files(folder):
+        with suppress(OSError), path.open("rb") as file:
+            version = file.read(len(VERSION_SEALED))
+            sealed, plain = sealed + (version == VERSION_SEALED), plain + (version == VERSION_PLAIN)
+    return sealed, plain
 
 
 def drop_checkpoints(folder: Path) -> None:

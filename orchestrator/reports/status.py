@@ -67,7 +67,7 @@ LOOK_S = EVENT_CLOCK_S / 10  # that a look may be old
 class About:
     """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `loads` the last load of
     each codex; `losses` what types of KV change, as measured; `plugins` gives those that could not be used; `gate_fault`:
-    why the rules of relevance could not be."""
+    why the rules of relevance could not be; `encrypt`: where the key of what is kept is."""
 
     model: ModelFile
     machine: Machine
@@ -82,6 +82,7 @@ class About:
     losses: KvLosses
     plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
+    encrypt: Literal["off", "credential", "keyring"] = "off"
     looks: "SharedLooks" = field(default_factory=lambda: SharedLooks())
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
@@ -97,6 +98,7 @@ class About:
             queue=QueueReport(running=snapshot.running, waiting=snapshot.waiting),
             plugins=self.plugins(),
             relevance=self.gate_fault,
+            encrypted=self.encrypt,
             embedding=embedding,
             paused=self.away(),
         )

@@ -423,6 +423,16 @@ class MemoryTable(Slice):
     )
 
 
+class SecuritySettings(Slice):
+    """What of the daemon's files nobody can read without a key."""
+
+    encrypt: Literal["off", "credential", "keyring"] = Field(
+        "off",
+        description="where the key is that checkpoints, memories, conversations and traces are encrypted with: systemd's "
+        "credential lorekeep.key, or the key lorekeep in the kernel's keyring; off: they are plain",
+    )
+
+
 class LogSettings(Slice):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
 
@@ -480,6 +490,7 @@ class Settings(Slice):
     storage: StorageSettings = StorageSettings()
     traces: TraceSettings = TraceSettings()
     memory: MemoryTable = MemoryTable()
+    security: SecuritySettings = SecuritySettings()
     log: LogSettings = LogSettings()
     sigils: dict[str, SigilRule] = Field(default_factory=dict)
     tokens: dict[str, TokenRule] = Field(default_factory=dict)

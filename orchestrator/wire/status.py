@@ -195,6 +195,9 @@ class StatusReply(ReplyShape):
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="plug-ins that cannot be used, and why")
     relevance: str = Field("", description="why every context node is fetched for every turn; empty: the gate decides")
+    encrypted: Literal["off", "credential", "keyring"] = Field(
+        "off", description="where the key of what is kept on disk is; off: it is plain"
+    )
     embedding: EmbeddingModel = Field(description="the model that embeds")
     paused: AwayReport | None = Field(None, description="why the model is out of the memory")
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from support.real_engine import ask, code, collected, engine, load, next_child, question, said
 
+from orchestrator.engine.checkpoints.coding import coding_of
 from orchestrator.engine.checkpoints.file import read_header, read_state
 from orchestrator.engine.client import client as client_module
 from orchestrator.engine.client.client import EngineClient
@@ -142,12 +143,14 @@ async def test_every_setting_of_the_sampler_is_taken_by_the_real_child(unharmed:
 # ---- its checkpoints -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("key", [b"", b"k" * 32], ids=["plain", "encrypted"])
 async def test_a_child_killed_while_it_writes_leaves_no_file_that_is_believed_and_wrong(
-    quoter_model: Path, tmp_path: Path
+    quoter_model: Path, tmp_path: Path, key: bytes
 ) -> None:
+    coding = coding_of(key)
     for wanted in (0, 1, 3):
         cache = tmp_path / str(wanted)
-        async with engine(quoter_model, cache) as client:
+        async with engine(quoter_model, cache, key=key) as client:
             await load(client)
             async with aclosing(client.run(await question(client, 10 + wanted))) as stream:
                 async for _ in stream:
@@ -157,7 +160,7 @@ async def test_a_child_killed_while_it_writes_leaves_no_file_that_is_believed_an
             await next_child(client)
             assert (await ask(client, 34))[0] == code(34)
     for path in states(tmp_path):
-        read_state(path, read_header(path))
+        read_state(path, read_header(path, coding), coding)
 
 
 async def test_a_stopped_engine_has_written_its_floor_and_the_next_one_restores_it(

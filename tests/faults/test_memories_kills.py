@@ -6,8 +6,11 @@ import re
 import signal
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+import pytest
 
 from orchestrator.cli.memory import replace_with
 from orchestrator.karma.changes import IMPORT
@@ -56,8 +59,8 @@ def test_after_a_hundred_kills_in_mid_write_nothing_promised_is_lost_and_nothing
 BATCH = 60
 
 
-def import_until_killed(path: Path, run: int, told: Connection) -> None:
-    store = MemoryStore(path)
+def import_until_killed(path: Path, run: int, told: Connection, key: bytes = b"") -> None:
+    store = MemoryStore(path, key=key)
     for turn in range(1_000_000):
         bodies = [NewMemory(ME, Kind.FACT, f"Fact {run} {turn} {number}.", source=IMPORT) for number in range(BATCH)]
         told.send(store.add_all(ME, bodies))
@@ -83,10 +86,11 @@ def killed(work: Callable[[Path, int, Connection], None], path: Path, run: int) 
     return len(first) + len(rest_of(here))
 
 
-def test_an_import_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [b"", b"k" * 32], ids=["plain", "encrypted"])
+def test_an_import_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path, key: bytes) -> None:
     path = tmp_path / "memories.sqlite3"
-    whole = sum(killed(import_until_killed, path, run) for run in range(8))
-    store = MemoryStore(path)
+    whole = sum(killed(partial(import_until_killed, key=key), path, run) for run in range(8))
+    store = MemoryStore(path, key=key)
     count = len(store.all_of(ME))
     store.close()
     assert count % BATCH == 0

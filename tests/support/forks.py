@@ -32,6 +32,7 @@ READ_LATE = (
     "HOME",
     "NOTIFY_SOCKET",
     "KF_RULE_CACHE_DIR",
+    "CREDENTIALS_DIRECTORY",
     "PYTEST_",
     "NO_COLOR",
     "TERM",

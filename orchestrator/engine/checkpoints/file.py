@@ -2,7 +2,7 @@
 
 One segment's KV is one file: written whole or not at all, and believed only when every byte is as it was written.
 
-    magic, version, sizes │ root, name, parent, start, end, ids │ state │ crc32 of all before
+    magic, version, sizes │ root, name, parent, start, end, ids │ state         as a `Coding` writes them
 
 llama.cpp trusts a state blindly: flipped bytes give wrong answers, a truncated one aborts the process. So a file is checked
 here before a byte of it goes there; whatever is wrong with it makes it a miss. The same holds for the folder of a model's
@@ -26,23 +26,18 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.engine.checkpoints.coding import CRC_BYTES, PLAIN, Coding, Content, DamagedCheckpoint, OtherCoding
 from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.engine.model import used
 
 SUFFIX = ".kv"
 MAGIC = b"LOREKV"
-VERSION = 1
 PIECE = 1 << 20  # bytes of a state that are looked at together
 MOST_HEADER = 64 << 20  # bytes: 16 million ids
 _HEAD = struct.Struct("<6sHIQ")  # magic, version, bytes of the header, bytes of the state
 _HEADER = struct.Struct("<64s64s64sQQ")  # root, name, parent, start, end
-_CRC = struct.Struct("<I")
 
 log = logging.getLogger("lorekeep.engine.checkpoints")
-
-
-class DamagedCheckpoint(Exception):
-    """Not a checkpoint, not of this version, or not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,10 @@ class Writer:
     In the writing thread `failed` is called with what could not be written, and `done` after each file.
     """
 
-    def __init__(self, failed: Callable[[str, OSError], None], done: Callable[[], None]) -> None:
+    def __init__(
+        self, failed: Callable[[str, OSError], None], done: Callable[[], None], coding: Coding = PLAIN
+    ) -> None:
+        self._coding = coding
         self._failed = failed
         self._done = done
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -116,6 +114,9 @@ class Writer:
 
     def drop_model(self, folder: Path) -> None:
         self._enqueue(lambda: delete_model(folder))
+
+    def drop_other_codings(self, folder: Path) -> None:
+        self._enqueue(lambda: delete_other_codings(folder, self._coding))
 
     def finished(self) -> list[tuple[Put | Arrival, str]]:
         """What was written or moved since the last call, each with why it could not be, or an empty text."""
@@ -146,7 +147,7 @@ class Writer:
     def _write(self, put: Put) -> None:
         fault = ""
         try:
-            write(put.path, put.header, put.state)
+            write(put.path, put.header, put.state, self._coding)
         except OSError as error:
             fault = reason(error)
             self._failed(put.header.name, error)
@@ -169,21 +170,12 @@ class Writer:
         self._done()
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a file holds, unchecked."""
-
-    head: bytes
-    header: bytes
-    state: bytes
-    crc: bytes
-
-
 @dataclass
 class Reader:
     """Used by one thread, the loop's. The next file is read in a thread of its own and checked in the caller's: one core
     checks while the other waits for the disk and copies."""
 
+    coding: Coding = PLAIN
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "reading"))
     _ahead: tuple[Path, "Future[Content]"] | None = None
 
@@ -191,10 +183,13 @@ class Reader:
         """The verified state. Begins to read what is likely to be asked for next; forgets what was expected before. Raises
         DamagedCheckpoint and OSError."""
         ahead, self._ahead = self._ahead, None
-        content = ahead[1].result() if ahead is not None and ahead[0] == path else read_content(path)
+        content = ahead[1].result() if ahead is not None and ahead[0] == path else self._content(path)
         if following is not None:
-            self._ahead = following, self._thread.submit(read_content, following)
-        return verified(path, content, header)
+            self._ahead = following, self._thread.submit(self._content, following)
+        return verified(path, content, header, self.coding)
+
+    def _content(self, path: Path) -> Content:
+        return read_content(path, self.coding)
 
     def forget_expected(self) -> None:
         """Forgets what was expected, once no file is open."""
@@ -226,14 +221,20 @@ def usable(folder: Path) -> bool:
     return True
 
 
-def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -> Iterator[tuple[SegmentHeader, int]]:
+def checkpoints(
+    folder: Path, root: str, damaged: Callable[[Exception], None], coding: Coding = PLAIN
+) -> Iterator[tuple[SegmentHeader, int]]:
     """Headers and sizes of `root`'s files, longest unused first. What is damaged, which is reported, foreign or left over
     is deleted."""
+    others: list[Path] = []
     for leftover in folder.glob("*.tmp"):
         delete(leftover)
     for path in sorted(folder.glob(f"*{SUFFIX}"), key=used):
         try:
-            header, size = read_header(path), path.stat().st_size
+            header, size = read_header(path, coding), path.stat().st_size
+        except OtherCoding:
+            others.append(path)
+            continue
         except (OSError, DamagedCheckpoint) as error:
             damaged(error)
             delete(path)
@@ -242,6 +243,7 @@ def checkpoints(folder: Path, root: str, damaged: Callable[[Exception], None]) -
             yield header, size
         else:
             delete(path)
+    delete_others(others, coding)
 
 
 @dataclass(frozen=True)
@@ -289,86 +291,105 @@ def delete_model(folder: Path) -> None:
     log.info("checkpoints of a model that is not loaded were deleted: %s", folder.name)
 
 
+def delete_other_codings(folder: Path, coding: Coding) -> None:
+    """Of another model: where a key is set no plain file is left until somebody loads that."""
+    others: list[Path] = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        try:
+            read_header(path, coding)
+        except OtherCoding:
+            others.append(path)
+        except (OSError, DamagedCheckpoint):
+            continue  # told where it is used
+    delete_others(others, coding)
+
+
+def delete_others(paths: Sequence[Path], coding: Coding) -> None:
+    for path in paths:
+        delete(path)
+    if paths:
+        why = "they are encrypted, and no key is set" if coding is PLAIN else "they are not encrypted with this key"
+        log.warning("%d checkpoints were deleted: %s", len(paths), why)
+
+
 # -- the format of one file
 
 
-def write(path: Path, header: SegmentHeader, state: bytes) -> int:
+def write(path: Path, header: SegmentHeader, state: bytes, coding: Coding = PLAIN) -> int:
     """Bytes written. Raises OSError; then nothing is left behind."""
     packed = (
         _HEADER.pack(header.root.encode(), header.name.encode(), header.parent.encode(), header.start, header.end)
         + header.ids.tobytes()
     )
-    head = _HEAD.pack(MAGIC, VERSION, len(packed), len(state)) + packed
-    crc = zlib.crc32(state, zlib.crc32(head))
+    head = _HEAD.pack(MAGIC, coding.version, len(packed), len(state))
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(head)
-            file.write(state)
-            file.write(_CRC.pack(crc))
+            for part in coding.encoded(head, packed, state):
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    return len(head) + len(state) + _CRC.size
+    return file_size(header, state, coding)
 
 
-def file_size(header: SegmentHeader, state: bytes) -> int:
+def file_size(header: SegmentHeader, state: bytes, coding: Coding = PLAIN) -> int:
     """Bytes that `write` will write."""
-    return _HEAD.size + _HEADER.size + len(header.ids) * header.ids.itemsize + len(state) + _CRC.size
+    return _size(_HEADER.size + len(header.ids) * header.ids.itemsize, len(state), coding)
 
 
-def read_header(path: Path) -> SegmentHeader:
-    """Raises DamagedCheckpoint and OSError. Checks sizes; the checksum is `read_state`'s."""
+def _size(header_size: int, state_size: int, coding: Coding) -> int:
+    return _HEAD.size + header_size + coding.header_more + state_size + coding.state_more + coding.tail
+
+
+def read_header(path: Path, coding: Coding = PLAIN) -> SegmentHeader:
+    """Raises DamagedCheckpoint and OSError. Checks sizes; the state is `read_state`'s to check."""
     with opened(path) as file:
-        _, header_size, _ = _opening(file, path)
-        packed = file.read(header_size)
-    if len(packed) != header_size:
+        head, header_size, _ = _opening(file, path, coding)
+        header = file.read(header_size)
+    if len(header) != header_size:
         raise DamagedCheckpoint(f"{path} is truncated")
-    return _header(packed)
+    return _header(coding.header(path, head, header))
 
 
-def read_state(path: Path, expected: SegmentHeader) -> bytes:
+def read_state(path: Path, expected: SegmentHeader, coding: Coding = PLAIN) -> bytes:
     """The state of a file that is what `expected` says, verified to the last byte. Raises DamagedCheckpoint and OSError."""
-    return verified(path, read_content(path), expected)
+    return verified(path, read_content(path, coding), expected, coding)
 
 
 def checked(path: Path) -> tuple[SegmentHeader, int]:
-    """What a file holds and its size, once every byte was seen to be as it was written; a piece of it is in memory at a
-    time. Raises DamagedCheckpoint and OSError."""
+    """What a plain file holds and its size, once every byte was seen to be as it was written; a piece of it is in memory at
+    a time. Raises DamagedCheckpoint and OSError."""
     with opened(path) as file:
-        head, header_size, state_size = _opening(file, path)
+        head, header_size, state_size = _opening(file, path, PLAIN)
         if header_size > MOST_HEADER:
             raise DamagedCheckpoint(f"{path} has a header of {header_size:,} bytes")
         packed = file.read(header_size)
         crc, left = zlib.crc32(packed, zlib.crc32(head)), state_size
         while left and (piece := file.read(min(left, PIECE))):
             crc, left = zlib.crc32(piece, crc), left - len(piece)
-        if left or file.read() != _CRC.pack(crc):
+        if left or file.read() != crc.to_bytes(CRC_BYTES, "little"):
             raise DamagedCheckpoint(f"{path} has a wrong checksum")
-    return _header(packed), len(head) + header_size + state_size + _CRC.size
+    return _header(packed), _size(header_size, state_size, PLAIN)
 
 
-def read_content(path: Path) -> Content:
-    """Raises DamagedCheckpoint and OSError; the checksum is `verified`'s."""
+def read_content(path: Path, coding: Coding = PLAIN) -> Content:
+    """Raises DamagedCheckpoint and OSError; what it holds is `verified`'s to check."""
     with opened(path) as file:
-        head, header_size, state_size = _opening(file, path)
+        head, header_size, state_size = _opening(file, path, coding)
         # Read as it is returned: the pages of a second buffer took three times as long as the checksum.
-        return Content(head, file.read(header_size), file.read(state_size), file.read(_CRC.size))
+        return Content(head, file.read(header_size), file.read(state_size), file.read(coding.tail))
 
 
-def verified(path: Path, content: Content, expected: SegmentHeader) -> bytes:
+def verified(path: Path, content: Content, expected: SegmentHeader, coding: Coding = PLAIN) -> bytes:
     """The state, where every byte is as it was written and the segment is the expected one. Raises DamagedCheckpoint."""
-    if len(content.crc) != _CRC.size:
-        raise DamagedCheckpoint(f"{path} is truncated")
-    crc = zlib.crc32(content.state, zlib.crc32(content.header, zlib.crc32(content.head)))
-    if crc != _CRC.unpack(content.crc)[0]:
-        raise DamagedCheckpoint(f"{path} has a wrong checksum")
-    if _header(content.header) != expected:
+    state = coding.state(path, content)
+    if _header(coding.header(path, content.head, content.header)) != expected:
         raise DamagedCheckpoint(f"{path} holds another segment than its name says")
-    return content.state
+    return state
 
 
 def reason(error: OSError) -> str:
@@ -384,20 +405,22 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _opening(file: BinaryIO, path: Path) -> tuple[bytes, int, int]:
-    """The head, and the sizes of header and state behind it. They are compared with the file's size before memory is
-    allocated for as much as a damaged head says."""
+def _opening(file: BinaryIO, path: Path, coding: Coding) -> tuple[bytes, int, int]:
+    """The head, and the sizes of header and state as they stand behind it. They are compared with the file's size before
+    memory is allocated for as much as a damaged head says."""
     head = file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise DamagedCheckpoint(f"{path} is truncated")
     magic, version, header_size, state_size = _HEAD.unpack(head)
-    if magic != MAGIC or version != VERSION:
-        raise DamagedCheckpoint(f"{path} is no checkpoint of version {VERSION}")
+    if magic != MAGIC:
+        raise DamagedCheckpoint(f"{path} is no checkpoint")
+    if version != coding.version:
+        raise OtherCoding(f"{path} is no checkpoint of version {coding.version}")
     if header_size < _HEADER.size or (header_size - _HEADER.size) % 4:
         raise DamagedCheckpoint(f"{path} has a damaged header")
-    if os.fstat(file.fileno()).st_size != _HEAD.size + header_size + state_size + _CRC.size:
+    if os.fstat(file.fileno()).st_size != _size(header_size, state_size, coding):
         raise DamagedCheckpoint(f"{path} is truncated")
-    return head, header_size, state_size
+    return head, header_size + coding.header_more, state_size + coding.state_more
 
 
 def _header(packed: bytes) -> SegmentHeader:

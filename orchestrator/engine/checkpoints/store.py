@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, retention_value
+from orchestrator.engine.checkpoints.coding import PLAIN, Coding, DamagedCheckpoint
 from orchestrator.engine.checkpoints.file import (
     SUFFIX,
     Arrival,
-    DamagedCheckpoint,
     Put,
     Reader,
     SegmentHeader,
@@ -143,22 +143,31 @@ class Index:
 class CheckpointStore:
     """All segments of one root. `folder` exists; other models' lie beside it. `budget`: bytes of all their files.
 
-    `written` is called in the writer's thread after each file: there is something for `note_written`.
+    `written` is called in the writer's thread after each file: there is something for `note_written`. `coding`: of all
+    files; those of another one are deleted.
     """
 
-    def __init__(self, root: str, folder: Path, budget: int, written: Callable[[], None] = lambda: None) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: str,
+        folder: Path,
+        budget: int,
+        written: Callable[[], None] = lambda: None,
+        coding: Coding = PLAIN,
+    ) -> None:
+        self.root = coding.root(root)
         self.bytes = 0  # of all files, once what waits is written and deleted
         self.counters = CheckpointCounters()
         self._folder = folder
         self._budget = budget
-        self._index = Index(root)
+        self._index = Index(self.root)
         self._bytes_per_token = 0.0
         self._seen_tokens = self._seen_ms = 0.0  # of restores, the last ones above all
         self._disk_fails = False
         self._others = deque(other_models(folder.parent, folder.name))
-        self._writer = Writer(self._failed, written)
-        self._reader = Reader()
+        self._coding = coding
+        self._writer = Writer(self._failed, written, coding)
+        self._reader = Reader(coding)
         self._find_files()
 
     # -- keeping
@@ -179,7 +188,7 @@ class CheckpointStore:
         if self.holds(header.name):
             return
         stored = self._index.use(header)
-        stored.size = file_size(header, state)
+        stored.size = file_size(header, state, self._coding)
         self._bytes_per_token = len(state) / len(header.ids)
         self.bytes += stored.size
         self._fit(prefill_cost)
@@ -372,10 +381,12 @@ class CheckpointStore:
 
     def _find_files(self) -> None:
         """Builds the index from the files' headers, longest unused first."""
-        for header, size in checkpoints(self._folder, self.root, self._damaged):
+        for header, size in checkpoints(self._folder, self.root, self._damaged, self._coding):
             self._index.use(header).size = size
             self.bytes += size
         self._fit(UNSEEN)
+        for other in self._others:
+            self._writer.drop_other_codings(other.folder)
 
     def _damaged(self, error: Exception) -> None:
         log.warning("a checkpoint is not usable and was dropped: %s", error)

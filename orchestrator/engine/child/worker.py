@@ -37,6 +37,7 @@ from typing import NoReturn
 import psutil
 
 from orchestrator.engine.backend import Backend, BackendError, Sampler, SamplerMade, SchemaRefused, Watch
+from orchestrator.engine.checkpoints.coding import coding_of
 from orchestrator.engine.checkpoints.file import CheckpointWritten, folder_of, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.costs import CostFile, cost_path
@@ -140,7 +141,7 @@ def store_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) ->
     folder = folder_of(Path(spec.cache_folder), backend.info.fingerprint)
     if not spec.cache_folder or not spec.disk_budget or not usable(folder):
         return None
-    return CheckpointStore(backend.info.fingerprint, folder, spec.disk_budget, written)
+    return CheckpointStore(backend.info.fingerprint, folder, spec.disk_budget, written, coding_of(spec.key))
 
 
 def die_with_parent() -> None:

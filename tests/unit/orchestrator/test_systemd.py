@@ -28,6 +28,9 @@ UNITS = [
     Unit(Path(sys.executable), user, (Path("/tmp"),), tcp, {"X": "a b%"})
     for user in (True, False)
     for tcp in (True, False)
+] + [
+    Unit(Path(sys.executable), encrypt=source, key_file=Path("/my keys/key.cred"))
+    for source in ("credential", "keyring")
 ]
 
 
@@ -50,6 +53,19 @@ def test_systemd_verifies_the_units_without_a_word(written, tmp_path, unit):
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, "")  # unknown keys are told on stderr, with status 0
+
+
+def test_the_key_comes_from_systemd_or_from_the_keyring_of_its_user_where_one_is_set():
+    def lines(**given):
+        text = service_text(Unit(Path("/lore"), **given))
+        return [line for line in text.splitlines() if line.startswith(("Keyring", "LoadCred"))]
+
+    assert lines() == ["KeyringMode=private"]
+    assert lines(encrypt="keyring") == ["KeyringMode=shared"]
+    assert lines(encrypt="credential", key_file=Path("/etc/lorekeep/key.cred")) == [
+        "KeyringMode=private",
+        "LoadCredentialEncrypted=lorekeep.key:/etc/lorekeep/key.cred",
+    ]
 
 
 @needs_systemd

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+from support.checkpoints import STATE, alone
+
 from orchestrator.engine.checkpoints import file
+from orchestrator.engine.checkpoints.coding import PLAIN, Sealed
 from orchestrator.reports import kept
 
 
@@ -24,3 +27,11 @@ def test_a_folder_that_is_not_there_holds_none(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_named_here_as_by_the_engine() -> None:
     assert kept.SUFFIX == file.SUFFIX
+
+
+def test_encrypted_and_plain_ones_are_told_apart_by_how_they_begin(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    for name, coding in (("a", PLAIN), ("b", Sealed(b"k" * 32)), ("c", PLAIN)):
+        file.write(tmp_path / "one" / f"{name}.kv", alone(0), STATE, coding)
+    (tmp_path / "one" / "d.kv").write_bytes(b"")
+    assert kept.sealed_checkpoints(tmp_path) == (1, 2)

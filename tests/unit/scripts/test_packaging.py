@@ -15,6 +15,7 @@ from packaging.version import Version
 ROOT = Path(__file__).resolve().parents[3]
 ABOUT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = [Requirement(line) for line in ABOUT["project"]["dependencies"]]
+EXTRA = [Requirement(line) for lines in ABOUT["project"]["optional-dependencies"].values() for line in lines]
 TOOLS = [Requirement(line) for line in ABOUT["dependency-groups"]["dev"]]
 OURS = ("formatters", "governor", "codex", "orchestrator")
 
@@ -83,7 +84,7 @@ def pinned(lock: str) -> dict[str, Version]:
 
 def test_every_import_of_the_product_is_declared_and_nothing_else_is():
     used = {distribution(name) for name in imported()}
-    declared = {one.name for one in RUNTIME}
+    declared = {one.name for one in (*RUNTIME, *EXTRA)}
     spoken_to = {"uvicorn", "httptools"}  # uvicorn's parser is httptools, which it does not bring by itself
     assert used - declared == set()
     assert {name for name in declared - used - spoken_to if not BY_NAME.match(name)} == set()
@@ -121,6 +122,10 @@ def test_the_locks_hold_what_is_required_within_its_bounds():
     assert [str(one) for one in RUNTIME if not one.specifier.contains(str(runs.get(one.name)))] == []
     assert [str(one) for one in TOOLS if not one.specifier.contains(str(tools.get(one.name)))] == []
     assert {name for name in runs.keys() & tools.keys() if runs[name] != tools[name]} == set()
+
+
+def test_extras_are_among_the_tools_so_that_their_tests_run():
+    assert {str(one) for one in EXTRA} <= {str(one) for one in TOOLS}
 
 
 def test_the_version_is_written_once():

@@ -12,7 +12,8 @@ from support.checkpoints import STATE, alone, header, store
 
 from orchestrator.engine.checkpoints import file as writer_module
 from orchestrator.engine.checkpoints import store as store_module
-from orchestrator.engine.checkpoints.file import DamagedCheckpoint, SegmentHeader, delete, read_state, usable, write
+from orchestrator.engine.checkpoints.coding import PLAIN, Coding, DamagedCheckpoint, Sealed
+from orchestrator.engine.checkpoints.file import SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.manager import segments
 from orchestrator.engine.checkpoints.store import CheckpointStore, named
 from orchestrator.engine.messages import UNSEEN
@@ -411,3 +412,40 @@ def test_what_another_floor_is_made_of_stays_though_nothing_goes_on_from_it(fold
     names = [one.name for one in floor]
     folder_store.forget_chain(names, names[:2])
     assert held(folder_store, floor) == [True, True, False, False]
+
+
+# ---- encrypted
+
+
+def sealed(folder: Path, coding: Coding) -> CheckpointStore:
+    return CheckpointStore("root", folder, 1 << 20, coding=coding)
+
+
+def of_root(kept: CheckpointStore) -> SegmentHeader:
+    ids = array("I", [7] * 256)
+    return SegmentHeader(kept.root, named(kept.root, ids), kept.root, 0, 256, ids)
+
+
+@pytest.mark.parametrize("after", [PLAIN, Sealed(b"q" * 32)], ids=["no key", "another key"])
+def test_with_the_key_it_is_found_again_and_without_it_deleted_and_no_damage(
+    tmp_path: Path, after: Coding, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = sealed(tmp_path, Sealed(b"k" * 32))
+    kept.keep(of_root(kept), STATE, UNSEEN)
+    kept.close()
+    again = sealed(tmp_path, Sealed(b"k" * 32))
+    assert again.load(of_root(again)) == STATE
+    again.close()
+    other = sealed(tmp_path, after)
+    other.close()
+    assert (list(tmp_path.glob("*.kv")), other.counters.damaged) == ([], 0)
+    assert "1 checkpoints were deleted" in caplog.text
+
+
+def test_plain_checkpoints_of_all_models_go_as_soon_as_there_is_a_key(tmp_path: Path) -> None:
+    for model in ("own", "other"):
+        (tmp_path / model).mkdir()
+        kept_in(tmp_path / model, [header(0)]).close()
+    (tmp_path / "other" / "costs").write_bytes(b"what was learned")
+    sealed(tmp_path / "own", Sealed(b"k" * 32)).close()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["costs"]
