@@ -147,3 +147,10 @@ def test_the_key_is_in_no_argument_and_no_variable_of_the_engine(house):
     for process in found:
         for part in ("cmdline", "environ"):
             assert secret not in (process / part).read_bytes()
+
+
+def test_a_computed_prefix_is_not_exported_for_machines_that_do_not_have_the_key(house):
+    done = house.lore("codex", "export", "vaults", house.folder / "vaults.floor")
+    assert done.returncode != 0
+    assert "encrypted here" in done.stderr
+    assert not (house.folder / "vaults.floor").exists()
