@@ -44,7 +44,7 @@ from orchestrator.karma.records import Severity
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import (
     ChatModel,
-    engine_failed,
+    engine_faults,
     engine_ready,
     paused,
     why_waiting,
@@ -161,11 +161,8 @@ class Answers:
     async def _matched(self, prepared: PreparedQuestion) -> Matched:
         """What its prompt would find in the cache now. Raises EngineFailed."""
         prompt = prepared.composed.assembled
-        try:
-            with self.floors.held(prompt.floor, prepared.floor_key, asked=False):
-                return await self.client.match(prompt.floor.name, prompt.tail, prompt.owner, max_tokens=1)
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
+        with engine_faults(), self.floors.held(prompt.floor, prepared.floor_key, asked=False):
+            return await self.client.match(prompt.floor.name, prompt.tail, prompt.owner, max_tokens=1)
 
     async def _run(
         self, prepared: PreparedQuestion, state: RunState, deadline: float | None

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from formatters.context import TurnView
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     Admitted,
     AnswerDelta,
@@ -19,7 +18,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, LoreError, NotReady, OverBudget
 from orchestrator.machine.machine import Machine
-from orchestrator.model.chat_model import engine_failed
+from orchestrator.model.chat_model import engine_faults
 
 STALE_TRIES = 3  # jobs under a grant that is no longer in force
 
@@ -69,14 +68,12 @@ class EngineInference:
         raise NotReady("the memory for this question was taken by others meanwhile", "ask again", retry_after=1.0)
 
     async def _run(self, job: InferenceJob) -> AsyncGenerator[InferenceEvent]:
-        try:
+        with engine_faults():
             async with aclosing(self._engine.run(job)) as events:
                 async for event in events:
                     if isinstance(event, Completion) and event.outcome is not Outcome.DONE:
                         raise _Stale if event.reason is Reason.STALE else fault_of(event)
                     yield event
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
 
 
 class _Stale(Exception):

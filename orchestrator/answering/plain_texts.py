@@ -22,7 +22,6 @@ from orchestrator.answering.question import sampling_of
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     UNSAVED,
     AnswerDelta,
@@ -37,7 +36,7 @@ from orchestrator.engine.model import FimTokens
 from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
-from orchestrator.model.chat_model import ChatModel, engine_failed, engine_ready, why_waiting
+from orchestrator.model.chat_model import ChatModel, engine_faults, engine_ready, why_waiting
 from orchestrator.prompt.composing import ID_BYTES
 from orchestrator.service import Continued, Text, TextAsk, TextEvent
 from orchestrator.wire.answers import Waiting
@@ -112,20 +111,16 @@ class PlainTexts:
     async def tokens_of(self, text: str) -> Sequence[int]:
         """Ids of a text; none is a control token's. Raises NotReady, EngineFailed."""
         self.model_now()
-        try:
+        with engine_faults():
             (ids,) = await self.client.encode([text])
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
         return ids
 
     async def text_of(self, ids: Sequence[int]) -> str:
         """The text that ids stand for; an id that no token has, and a control token, stand for none. Raises NotReady,
         EngineFailed."""
         self.model_now()
-        try:
+        with engine_faults():
             return await self.client.decode(ids_to_bytes(ids))
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
 
     # -- going on
 

@@ -28,10 +28,9 @@ from orchestrator.engine.checkpoints.coding import DamagedCheckpoint
 from orchestrator.engine.checkpoints.file import SUFFIX, SegmentHeader, checked, folder_of
 from orchestrator.engine.checkpoints.store import most_of, named
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.model import ModelInfo
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound, OverBudget
-from orchestrator.model.chat_model import engine_failed
+from orchestrator.model.chat_model import engine_faults
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import ImportedFloor
@@ -231,15 +230,6 @@ class FloorFiles:
         if not spec.cache_folder or not spec.disk_budget:
             raise LoreError("no checkpoints are kept on disk", "storage.checkpoint_disk sets how much may be")
         return folder_of(Path(spec.cache_folder), info.fingerprint)
-
-
-@contextmanager
-def engine_faults() -> Iterator[None]:
-    """Raises EngineFailed where the engine ends."""
-    try:
-        yield
-    except EngineUnavailable as fault:
-        raise engine_failed(fault) from fault
 
 
 # -- what is refused

@@ -7,7 +7,8 @@ through a store on disk, so that a restart tokenises nothing twice.
 import asyncio
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from codex.catalog.tokens import TokenStore
@@ -77,26 +78,26 @@ class EngineEncoder:
         self._engine = engine
 
     async def encode(self, texts: Sequence[str], control: bool) -> list[Ids]:
-        try:
+        with engine_faults():
             return [ids.tobytes() for ids in await self._engine.encode(texts, control=control)]
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
 
 
-def engine_failed(fault: EngineUnavailable) -> EngineFailed:
-    """What an engine that is gone means to the user."""
-    if fault.broken:
-        return EngineFailed(str(fault), "see what is wrong with: lore doctor")
-    return EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0)
+@contextmanager
+def engine_faults() -> Iterator[None]:
+    """Raises EngineFailed where the engine ends."""
+    try:
+        yield
+    except EngineUnavailable as fault:
+        if fault.broken:
+            raise EngineFailed(str(fault), "see what is wrong with: lore doctor") from fault
+        raise EngineFailed(str(fault) or "the engine cannot answer now", "ask again", retry_after=1.0) from fault
 
 
 async def engine_ready(ready: "asyncio.Future[ChatModel]", client: EngineClient) -> ChatModel:
     """The chat model, once there is a process that has it. Raises EngineFailed, and the fault of `ready`."""
     chat_model = await asyncio.shield(ready)
-    try:
+    with engine_faults():
         await client.ensure_ready()
-    except EngineUnavailable as fault:
-        raise engine_failed(fault) from fault
     return chat_model
 
 

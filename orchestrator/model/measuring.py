@@ -25,7 +25,6 @@ from formatters.blocks import BlockKind
 from formatters.template import Literal, NoThink, Piece, Slot
 from governor.footprint import KvPlan
 from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     UNSAVED,
     AnswerDelta,
@@ -40,7 +39,7 @@ from orchestrator.engine.model import sample_file, shards
 from orchestrator.errors import Conflict, EngineFailed, InvalidRequest
 from orchestrator.machine.machine import Machine
 from orchestrator.model import needles
-from orchestrator.model.chat_model import ChatModel, engine_failed
+from orchestrator.model.chat_model import ChatModel, engine_faults
 from orchestrator.model.needles import DEPTHS, KINDS, Haystack, LengthVerdict, Line, NeedleQuestion, Needles
 from orchestrator.wire.context import ContextReport, LengthReport, MeasuredEvent, MeasureEstimate
 from orchestrator.wire.places import MeasurePhase
@@ -261,12 +260,11 @@ class ContextMeter:
             raise Conflict("the context is being measured already", "wait until that is done")
         self._running = True
         try:
-            async with aclosing(self._steps(again)) as events:
-                async for event in events:
-                    yield event
-            yield MeasuredEvent(event="measured", context=await self.report())
-        except EngineUnavailable as fault:
-            raise engine_failed(fault) from fault
+            with engine_faults():
+                async with aclosing(self._steps(again)) as events:
+                    async for event in events:
+                        yield event
+                yield MeasuredEvent(event="measured", context=await self.report())
         finally:
             self._running = False
 
