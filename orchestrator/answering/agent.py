@@ -103,11 +103,6 @@ _PROFILE = ModelProfile(
 )
 
 
-async def refuse_nothing(name: str, arguments: str) -> str:
-    del name, arguments
-    return ""
-
-
 @dataclass
 class GuardedTools(WrapperToolset[TurnContext]):
     """Our tools in one run, each for a sigil that may use it. A refusal and a fault are told to the model, and the turn
@@ -280,7 +275,7 @@ class EngineModel(Model[None]):
         learn: Learn,
         parser: Callable[[InferenceJob], AnswerParser | BoundParser],
         limits: TurnLimits,
-        refuse: Refuse = refuse_nothing,
+        refuse: Refuse,
     ) -> None:
         super().__init__(settings=None, profile=_PROFILE)
         self._name = name

@@ -21,7 +21,7 @@ from codex.documents import lines
 from codex.graph.symbol_index import FoundSymbol, SymbolAnswer, What
 from formatters.context import StrategyView, TurnContext
 from formatters.writers import passage
-from orchestrator.answering.agent import MOST_CHARS
+from orchestrator.answering.agent import FAILED, MOST_CHARS
 from orchestrator.answering.report import strategy_view
 from orchestrator.codices.reading import no_file
 from orchestrator.prompt.evidence import MOST_PASSAGES, Searcher, TokenCounter, gather, written
@@ -65,7 +65,7 @@ class SearchArchive:
             self.searcher, self.tokens, turn.codex.name, query, RESULT_TOKENS, known, graph=graph, most=n
         )
         if found.failed:
-            return f"failed: {'; '.join(found.notices)}"
+            return f"{FAILED} {'; '.join(found.notices)}"
         return "".join(written(one) for one in found.evidence) or "nothing found that this conversation lacks"
 
 

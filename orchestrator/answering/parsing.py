@@ -41,15 +41,15 @@ class AnswerParser:
     def feed(self, piece: str) -> Iterator[Text | Thought]:
         """Parts that are certain now."""
         self._held += piece
-        tag = THOUGHT[0]
-        while tag:
-            tags = self._tags()
-            at, tag = _first(self._held, tags)
-            certain = at if tag else len(self._held) - _beginning(self._held, tags)
+        at = 0
+        while at >= 0:
+            tag = self._tag()
+            at = self._held.find(tag) if tag else -1
+            certain = at if at >= 0 else len(self._held) - _beginning(self._held, tag)
             text, self._held = self._held[:certain], self._held[certain:]
             if text:
                 yield self._part(text)
-            if tag:
+            if at >= 0:
                 self._held = self._held[len(tag) :]
                 self._thinking = tag == THOUGHT[0]
 
@@ -60,13 +60,13 @@ class AnswerParser:
         if held:
             yield self._part(held)
 
-    def _tags(self) -> list[str]:
-        """What would end the part that is being read."""
+    def _tag(self) -> str:
+        """What would end the part that is being read; '' where nothing does."""
         if self._thinking:
-            return [THOUGHT[1]]
+            return THOUGHT[1]
         ahead = self._held.lstrip()
         thinks = not self._begun and (ahead.startswith(THOUGHT[0]) or THOUGHT[0].startswith(ahead))
-        return [THOUGHT[0]] if thinks else []
+        return THOUGHT[0] if thinks else ""
 
     def _part(self, text: str) -> Text | Thought:
         if self._thinking:
@@ -75,18 +75,10 @@ class AnswerParser:
         return Text(text)
 
 
-def _first(text: str, tags: list[str]) -> tuple[int, str]:
-    found = [(at, tag) for tag in tags if (at := text.find(tag)) >= 0]
-    return min(found, default=(-1, ""))
-
-
-def _beginning(text: str, tags: list[str]) -> int:
-    """How many characters at the text's end may be the beginning of a tag."""
-    longest = min(len(text), max((len(tag) for tag in tags), default=1) - 1)
-    for size in range(longest, 0, -1):
-        if any(tag.startswith(text[-size:]) for tag in tags):
-            return size
-    return 0
+def _beginning(text: str, tag: str) -> int:
+    """How many characters at the text's end may be the beginning of the tag."""
+    sizes = range(min(len(text), len(tag) - 1), 0, -1)
+    return next((size for size in sizes if tag.startswith(text[-size:])), 0)
 
 
 # -- answers whose calls are bound to the tools that were offered
@@ -148,7 +140,7 @@ class BoundParser:
     def _undecided(self) -> int:
         """Characters at the end that may be the beginning of calls."""
         if not self._form.alone:
-            return _beginning(self._held, [self._form.trigger])
+            return _beginning(self._held, self._form.trigger)
         return len(self._held) if not self._said and self._form.trigger.startswith(self._held) else 0
 
 

@@ -15,6 +15,7 @@ import pytest
 from pydantic_ai.tools import Tool
 from support.composing import TEMPLATE
 from support.real_engine import engine
+from support.scripted_agent import refuse_nothing
 
 from codex.documents import document_from
 from codex.graph.symbol_index import SymbolIndex, packed_file
@@ -124,7 +125,13 @@ class Loop:
         told = identity_of("keeper", "You keep the lore.", self.answerer.tools, self.placement.calls.example)
         model: Any = SimpleNamespace(placement=self.placement, opens_thought=False)
         engine_model = EngineModel(
-            "noise", self, self.compose, self.tokens.learn_answer, lambda job: parser_of(model, job), self.limits
+            "noise",
+            self,
+            self.compose,
+            self.tokens.learn_answer,
+            lambda job: parser_of(model, job),
+            self.limits,
+            refuse_nothing,
         )
         turn = turn.model_copy(update={"identity": told})
         return [event async for event in self.answerer.answer(turn, engine_model)]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from support.scripted_agent import Bench, ScriptedEngine, finished, text_of
+from support.scripted_agent import Bench, ScriptedEngine, finished, refuse_nothing, text_of
 
 from formatters.context import SigilView, TurnContext, Turning
 from formatters.plugins import ModelTool
 from formatters.registry import Registered
 from orchestrator.answering import agent
-from orchestrator.answering.agent import MOST_CHARS, Refuse, refuse_nothing
+from orchestrator.answering.agent import MOST_CHARS, Refuse
 from orchestrator.answering.codex_tools import CodexTools
 from orchestrator.answering.memory_tools import MemoryTools
 from orchestrator.answering.package_tools import MOST_AT_ONCE, THREAD, PackageTools
