@@ -88,7 +88,11 @@ def add(
         str | None, given.option("--watch TEXT", "of a censor: question or answer (the default)")
     ] = None,
     domain: Annotated[
-        str, given.option("--domain PLACE", "of a censor or procedure: a folder, a file, or a frame such as debug")
+        str,
+        given.option(
+            "--domain PLACE",
+            "of a censor: the folder, file or frame (as debug) where alone it holds; of a procedure: words that find it",
+        ),
     ] = "",
     as_json: given.Json = False,
     socket: given.Socket = None,

@@ -196,7 +196,7 @@ class MemoryRecord:
     confidence:  0..1, of who stated it. `trust`: 0..1, moved by ratings and feedback.
     source:      user, import, model, agent (a program that proposed it), or trace:ID.
     suspect:     why, since the code that it is about changed; '' while it did not.
-    domain:      of procedures and censors: a path prefix or a tag.
+    domain:      of a censor: the file, folder or frame where alone it holds; of a procedure: words that find it, too.
     successor:   of a superseded fact: the id of what replaced it.
     activations: answers that used it; of a censor: texts that triggered it. `effectiveness`: share of the `judged` ones
                  that were right, 0..1.

@@ -53,7 +53,9 @@ class MemoryBody(StrictRequest):
         None, description="seconds since 1970, where it is older than now"
     )
     confidence: Share = Field(1.0, description="how sure it is, 0 to 1")
-    domain: Name = Field("", description="of a procedure or censor: a path prefix or a tag")
+    domain: Name = Field(
+        "", description="of a censor: the place or frame where it holds; of a procedure: words that find it"
+    )
     trigger: Name = Field(
         "", description="of a censor: words that a sentence must hold; left out: what its text forbids"
     )
@@ -125,7 +127,9 @@ class MemoryView(ReplyShape):
     suspect: str = Field(description="why it may be outdated: the code that it is about changed")
     verbatim: bool = Field(description="never shortened")
     pinned: bool = Field(description="the last to go")
-    domain: str = Field(description="of a procedure or censor: a path prefix or a tag")
+    domain: str = Field(
+        description="of a censor: the place or frame where it holds; of a procedure: words that find it"
+    )
     successor: str = Field(description="of a superseded fact: the memory that replaced it")
     confirmations: int = Field(description="how often it was confirmed")
     activations: int = Field(description="answers that used it; of a censor: how often it was triggered")

@@ -115,7 +115,9 @@ class FeedbackReply(TraceReply):
     """What came of a vote."""
 
     proposed: NotedMemory | None = Field(
-        None, exclude_if=empty, description="why the answer was wrong, as a memory: it waits for `confirm`"
+        None,
+        exclude_if=empty,
+        description="a memory: why the answer was wrong, or a short one that was right; it waits for `confirm`",
     )
 
 
