@@ -15,8 +15,6 @@ from pathlib import Path
 
 SOON = 60.0  # seconds: so long that a crowded machine fails nothing
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>]|\r")
-
-
 PASTES = b"\x1b[?2004h"  # the line editor asks for pasted text to be marked, in the moment that it begins to read
 
 

@@ -31,7 +31,7 @@ def purge(
 ) -> None:
     """Deletes for good what is kept of you; without an option lists it."""
     daemon = Daemon(socket)
-    kept = {one["name"]: one for one in (*daemon.call("GET", "/v1/kept")["kept"], kept_history(local.chat_history()))}
+    kept = {one["name"]: one for one in (*daemon.call("GET", "/v1/kept")["kept"], history_row(local.chat_history()))}
     options = {"traces": traces, "sessions": sessions, "cache": cache, HISTORY: history}
     named = [name for name, wanted in options.items() if wanted]
     chosen = list(kept) if everything else named
@@ -54,7 +54,7 @@ def deleted(daemon: Daemon, name: str) -> Report:
         purged: Report = daemon.call("DELETE", f"/v1/kept/{name}")["purged"]
         return purged
     file = local.chat_history()
-    was = kept_history(file)
+    was = history_row(file)
     try:
         file.unlink(missing_ok=True)
     except OSError as error:
@@ -62,7 +62,7 @@ def deleted(daemon: Daemon, name: str) -> Report:
     return was
 
 
-def kept_history(file: Path) -> Report:
+def history_row(file: Path) -> Report:
     """As the daemon tells of what it keeps. A question is several lines, and the first begins with #."""
     try:
         text = file.read_bytes()

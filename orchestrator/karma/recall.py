@@ -182,8 +182,8 @@ class Recall:
         frame, intent = _frame(asked, pinned), intent_of(asked.text)
         had = {one.id for one in pinned.entries} if pinned is not None else set()
         always = self._always(asked, frame)
-        due = (self._changed(asked.uid, pinned), frame.name, intent, always, subject_of(asked.text))
-        if pinned is not None and not refresh_due(pinned, *due):
+        changed = self._changed(asked.uid, pinned)
+        if not refresh_due(pinned, changed, frame.name, intent, always, subject_of(asked.text)):
             return ()
         plan = _plan(asked, frame, intent, self.store.kinds)
         chosen = self._found(asked, frame, intent, plan, frame.total, {one.id: one.text for one in always})
@@ -215,8 +215,8 @@ class Recall:
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
-        stood = [one for one in kept if one.node in STANDING_NODES and not question.wants(one.node)]
-        always = tuple(sorted((*always, *stood), key=lambda one: STANDING_NODES.index(one.node)))
+        lasting = [one for one in kept if one.node in STANDING_NODES and not question.wants(one.node)]
+        always = tuple(sorted((*always, *lasting), key=lambda one: STANDING_NODES.index(one.node)))
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id: one.text for one in always}
         chosen = self._found(question, frame, intent, plan, room, stands) if held else []
@@ -231,10 +231,10 @@ class Recall:
         if pinned is not None and entries == pinned.entries:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
         counts = build_counts(pinned, chosen, room, 1000 * (time.perf_counter() - began))
-        stands_on = {one.node for one in stood}
-        left_out = {name for name in STANDING_NODES if not question.wants(name) and name not in stands_on}
+        there = {one.node for one in lasting}
+        left_out = tuple(name for name in STANDING_NODES if not question.wants(name) and name not in there)
         why = f"refreshed: {why}" if pinned is not None else ""
-        return PinnedKarma(entries, frame.name, why, tuple(sorted(left_out))), counts
+        return PinnedKarma(entries, frame.name, why, left_out), counts
 
     def _entries(self, chosen: Sequence[RankedMemory]) -> list[ShownEntry]:
         """`heading` is what a kind of a package stands under, in this block for good: the package may be gone later."""
@@ -298,7 +298,7 @@ def _is_told(one: str, text: str, stands: Mapping[str, str]) -> bool:
 
 
 def unremembered(question: RecallQuestion) -> Recalled:
-    """Of a question whose asker may not read memories."""
+    """Of a question whose asker may not read memories, or for which they were not read."""
     frame, intent = frame_of(question.text, question.frame), intent_of(question.text)
     return Recalled(question, frame, intent, NOTHING, PinnedKarma())
 

@@ -38,7 +38,7 @@ class OtherCoding(DamagedCheckpoint):
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds, unchecked: its head, and what a `Coding` made of the rest."""
+    """What a file holds, as it stands there and unchecked."""
 
     head: bytes
     header: bytes
@@ -47,7 +47,8 @@ class Content:
 
 
 class Coding(Protocol):
-    """How many bytes a file has beyond what it says, and which. `root`: from that name those of all segments follow."""
+    """How a file's parts are written. A header has `header_more` bytes more than it was given, a state `state_more`, and
+    `tail` bytes end the file. `root` names a model's root, from which the names of all its segments follow."""
 
     version: int
     header_more: int

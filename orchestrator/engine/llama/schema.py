@@ -39,8 +39,8 @@ ABOUT = {"object": OBJECTS, "array": ARRAYS, "string": STRINGS, "number": (*LIMI
 KINDS = frozenset(("type", "$ref", "const", "enum", "anyOf", "oneOf", "allOf"))
 ENFORCED = KINDS.union(PLACES, *ABOUT.values())
 NAMED, LISTED = PLACES | {"properties", "patternProperties"}, frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
-ALONE = frozenset(("items", "additionalProperties"))
-HOLDING = NAMED | LISTED | ALONE | {"$ref"}
+SINGLE = frozenset(("items", "additionalProperties"))
+HOLDING = NAMED | LISTED | SINGLE | {"$ref"}
 AUTOMATA = frozenset((*LIMITS, *STRINGS, "multipleOf"))
 TITLES = ("title", "description", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly")
 ANNOTATIONS = frozenset((*TITLES, "default", "example", "examples", "discriminator"))
@@ -242,7 +242,7 @@ def with_inner(words: Words, change: Callable[[Any], Any]) -> Words:
         found[keyword] = {name: change(inside) for name, inside in words[keyword].items()}
     for keyword in words.keys() & LISTED:
         found[keyword] = [change(inside) for inside in words[keyword]]
-    for keyword in words.keys() & ALONE:
+    for keyword in words.keys() & SINGLE:
         found[keyword] = change(words[keyword])
     return found
 
