@@ -146,8 +146,8 @@ class Memories:
 
     def voted(self, voted: VotedAnswer) -> NotedMemory | None:
         """A person said whether an answer was right. What it was shown gains or loses trust, procedures that it used are
-        judged, and why it was wrong, or a short answer that was right, is proposed as a memory, which is given. Another
-        vote sets the proposal aside. It says nothing of censors, which stand in every prompt."""
+        judged, and why it was wrong, or a short answer that was right, is proposed as a memory, which is given. The
+        other vote sets the proposal aside. It says nothing of censors, which stand in every prompt."""
         for one in voted.memories if voted.moved else ():
             with suppress(NotFound):
                 record = self.store.get(voted.uid, one)
