@@ -39,10 +39,6 @@ class Key:
     secret: bytes = field(repr=False)
     source: Source
 
-    def of(self, use: str) -> bytes:
-        """32 bytes for this use alone: HMAC-SHA256, which is HKDF's second step for one block (RFC 5869)."""
-        return hmac.digest(self.secret, f"lorekeep 1 {use}".encode(), "sha256")
-
 
 def read_key(source: Source, environ: Mapping[str, str]) -> Key | None:
     """None where nothing is encrypted. Raises SettingsError for a key that is not there or cannot be used."""
@@ -50,17 +46,17 @@ def read_key(source: Source, environ: Mapping[str, str]) -> Key | None:
         return None
     if missing := [name for name in LIBRARIES if find_spec(name) is None]:
         raise SettingsError(f"security.encrypt is {source}, and {missing[0]} is not installed", INSTALL)
-    where, secret, hint = (
-        (*credential(environ), ADD_CREDENTIAL) if source == "credential" else (*keyring(), ADD_KEYRING)
-    )
+    where, secret = credential(environ) if source == "credential" else keyring()
     if len(secret) != SECRET_BYTES:
+        hint = ADD_CREDENTIAL if source == "credential" else ADD_KEYRING
         raise SettingsError(f"security.encrypt is {source}: {where} has {len(secret)} bytes, not {SECRET_BYTES}", hint)
     return Key(secret, source)
 
 
 def subkey(key: Key | None, use: str) -> bytes:
-    """Empty where nothing is encrypted."""
-    return key.of(use) if key else b""
+    """32 bytes for this use alone, empty where nothing is encrypted: HMAC-SHA256, HKDF's second step for one block
+    (RFC 5869)."""
+    return hmac.digest(key.secret, f"lorekeep 1 {use}".encode(), "sha256") if key else b""
 
 
 def credential(environ: Mapping[str, str]) -> tuple[str, bytes]:
@@ -78,7 +74,7 @@ def credential(environ: Mapping[str, str]) -> tuple[str, bytes]:
 
 
 def keyring() -> tuple[str, bytes]:
-    """What it is called, and its bytes.
+    """What it is called, and its bytes; of one that has another size than a secret, zeros of that size.
 
     A key in a user's keyring may be read by who possesses it, not by who only has its user: the keyring is linked to this
     process first. A service of systemd has it in its own where the unit says KeyringMode=shared.

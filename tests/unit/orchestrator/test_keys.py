@@ -51,8 +51,8 @@ def test_a_library_that_is_not_installed_is_named_with_what_installs_it(monkeypa
 
 
 def test_each_use_has_a_key_of_its_own_and_none_is_shown() -> None:
-    key = Key(SECRET, "credential")
-    keys = {key.of("databases"), key.of("checkpoints"), Key(SECRET[::-1], "credential").of("databases"), SECRET}
+    key, other = Key(SECRET, "credential"), Key(SECRET[::-1], "credential")
+    keys = {subkey(key, "databases"), subkey(key, "checkpoints"), subkey(other, "databases"), SECRET}
     assert ({len(one) for one in keys}, len(keys)) == ({32}, 4)
     assert "\\x01" not in repr(key)
 
