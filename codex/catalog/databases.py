@@ -81,6 +81,7 @@ def open_database(
 
 
 def _unrefused(path: Path, key: bytes, schema: Sequence[str], application: int) -> TrackedConnection:
+    """A connection to a file that is ours, and of no newer version; nothing of it was changed."""
     database = connect(path, key, timeout=_BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
     try:
         _refuse_foreign(database, path, application)

@@ -302,8 +302,9 @@ class Answers:
             return last_job(job, prepared.ask) if asked.last else job
 
         async def refuse(name: str, arguments: str) -> str:
-            state.of_packages.append(ToolCall("", name, arguments))
-            return await self._blocked(prepared, state.of_packages[-1])
+            call = ToolCall("", name, arguments)
+            state.of_packages.append(call)
+            return await self._blocked(prepared, call)
 
         limits = TurnLimits(prepared.ask.max_tokens, self.turn_s)
         return EngineModel(

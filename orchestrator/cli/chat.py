@@ -181,9 +181,9 @@ class Talk:
         if self._as_json:
             answer_json(answer)
         else:  # the conversation goes on by itself; a new name alone may be a typing error
-            is_new = self.options.session and answer.lore.get("began")
-            shown_of = answer if is_new else replace(answer, lore={**answer.lore, "session": ""})
-            finish(shown_of, self.options, self.socket)
+            is_news = self.options.session and answer.lore.get("began")
+            lore = answer.lore if is_news else {**answer.lore, "session": ""}
+            finish(replace(answer, lore=lore), self.options, self.socket)
         self._keep(text, answer)
 
     def body(self, text: str, options: AskOptions | None = None) -> dict[str, Any]:

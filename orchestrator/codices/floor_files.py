@@ -186,16 +186,8 @@ class FloorFiles:
             known = await asyncio.to_thread(self._known, manifest.codex)
             if not known:
                 await asyncio.to_thread(self._expect, manifest.codex, manifest.order)
-        return ImportedFloor(
-            codex=manifest.codex,
-            state=manifest.state,
-            tier=manifest.tier,
-            identity=manifest.identity,
-            tokens=manifest.tokens,
-            bytes=manifest.bytes,
-            segments=len(manifest.segments),
-            notices=tuple(self._notices(manifest, known=known)),
-        )
+        notices = tuple(self._notices(manifest, known=known))
+        return ImportedFloor.of(manifest, segments=len(manifest.segments), notices=notices)
 
     def _notices(self, manifest: Manifest, *, known: bool) -> Iterator[str]:
         if known:
@@ -211,7 +203,7 @@ class FloorFiles:
         here, there = self._identity_here(manifest.identity), manifest.identity_version
         if here != there:
             yield (
-                f"identity {manifest.identity} is version {there} there and {here or 'missing'} here: the prefix is of use "
+                f"identity {manifest.identity} has version {there} there and {here or 'none'} here: the prefix is of use "
                 "once its text and tools are the same"
             )
 
@@ -248,15 +240,18 @@ def differences(manifest: Manifest, info: ModelInfo) -> list[str]:
 
 
 def different(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
+    """Names of parts; those that have words come first, in their order."""
     return [name for name in dict.fromkeys((*WORDS, *there, *here)) if there.get(name) != here.get(name)]
 
 
 def shown(parts: Mapping[str, str], model: str) -> dict[str, str]:
+    """The parts for a person to read: beginnings of digests, and the model's name beside that of its weights."""
     digests = {name: value[:SHOWN] for name, value in parts.items()}
     return digests | ({"weights": f"{model} ({parts['weights'][:12]})"} if "weights" in parts else {})
 
 
 def hint_for(manifest: Manifest, info: ModelInfo) -> str:
+    """What makes the first part that differs the same."""
     return next(
         (WORDS[name][1] for name in different(manifest.parts, info.kv_parts) if name in WORDS),
         "export it again with this version",
@@ -397,10 +392,12 @@ class Incoming:
 
 
 def head(name: str, size: int) -> bytes:
+    """The block before a member's content."""
     found = tarfile.TarInfo(name)
     found.size, found.mode = size, 0o600
     return found.tobuf(tarfile.GNU_FORMAT)  # of any size: POSIX' own heads end at 8 GiB
 
 
 def padding(size: int) -> bytes:
+    """What fills the last block of a member of so many bytes."""
     return bytes(-size % BLOCK)

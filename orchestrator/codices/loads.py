@@ -351,10 +351,11 @@ class RunningLoad:
         """To all who watch."""
         self.latest = event
         if isinstance(event, ProgressEvent):
-            self._report(phase=event.phase, done=event.done, total=event.total, rate=event.rate, eta_s=event.eta_s)
+            self._note(phase=event.phase, done=event.done, total=event.total, rate=event.rate, eta_s=event.eta_s)
         self._send(event)
 
-    def _report(self, **changed: object) -> None:
+    def _note(self, **changed: object) -> None:
+        """In what is told of the load to who does not watch it."""
         self.reported = self.reported.model_copy(update=changed)
 
     def report(self, progress: CodexProgress) -> None:
@@ -452,7 +453,7 @@ class RunningLoad:
             )
             raise
         finally:
-            self._report(ended=True)
+            self._note(ended=True)
             self._send(None)
 
     def _ended(self) -> LoreError | None:
@@ -464,7 +465,7 @@ class RunningLoad:
     def _fail(self, fault: LoreError) -> None:
         # One that is refused because of others, such as whose name it is, says nothing of the codex that has it.
         self.failed = self._before if isinstance(fault, Conflict) else fault.message
-        self._report(failed=fault.message)
+        self._note(failed=fault.message)
         self._send(fault)
 
     def _send(self, event: LoadEvent | LoreError | None) -> None:
