@@ -130,6 +130,10 @@ MIGRATIONS = (
     """
     UPDATE memories SET created = updated WHERE created <= 0 OR created >= 253402214400;
     """,
+    # Names of skills stand in each block of their codex: without it all procedures of the user were read.
+    """
+    CREATE INDEX memories_by_codex ON memories (uid, codex, kind) WHERE codex IS NOT NULL;
+    """,
 )
 
 
@@ -143,5 +147,7 @@ CURRENT = _in_no_state({*HIDDEN, MemoryState.SUPERSEDED})
 """Condition: the same, and nothing replaced it."""
 VISIBLE = "uid = ? AND (codex IS NULL OR codex = ?)"
 """Condition: of one user, and of no codex or this one."""
+OWNED = "+uid = ?"
+"""Condition beside ids: of one user. Without the plus SQLite reads all memories of the user to find a few of them."""
 CITING = "suspect = '' AND number IN (SELECT memory FROM citations)"
 """Condition: it is about code, which was not found changed yet."""

@@ -64,7 +64,7 @@ _HITS = f"""
 """  # noqa: S608 - our conditions
 _NAMED = f"""
     SELECT number, id, kind, source, created FROM memories
-    WHERE {VISIBLE} AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
+    WHERE +{VISIBLE} AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
 """  # noqa: S608
 _TEXTS = "SELECT id, kind, text, subject, attribute, domain, created FROM memories WHERE id IN ({ids})"
 # What stands in the place of superseded facts, through all that replaced each other; a ring ends, as no row comes twice.

@@ -23,6 +23,7 @@ class StandingNode:
     most: int
     shown: Callable[[MemoryRecord], str]
     forced: bool = False
+    of_codex: bool = False  # of the question's codex alone
 
 
 def _summary(record: MemoryRecord) -> str:
@@ -50,10 +51,11 @@ STANDING = (
     ),
     StandingNode(
         "available_skills",
-        "kind = 'procedure' AND codex IS NOT NULL",
+        "kind = 'procedure'",
         "effectiveness DESC, activations DESC, number",
         200,
         lambda record: record.micro,
+        of_codex=True,
     ),
 )
 """In the order in which they take their room. That of constraints holds the 12 longest: none is dropped for the room of
@@ -94,5 +96,8 @@ def in_domain(domain: str, tags: Iterable[str], paths: Iterable[str]) -> bool:
 
 
 def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode) -> Sequence[MemoryRecord]:
-    condition = f"{VISIBLE} AND {CURRENT} AND {node.condition}"
+    if node.of_codex and codex is None:
+        return ()
+    whose = "uid = ? AND codex = ?" if node.of_codex else VISIBLE
+    condition = f"{whose} AND {CURRENT} AND {node.condition}"
     return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, MOST_OF_NODE)

@@ -4,13 +4,11 @@ Everything here holds the interpreter's lock: what takes the square of its input
 thread's own time, which other programs do not lengthen, and only how it grows: twice the input, about twice the time.
 """
 
-import gc
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
 
 import pytest
+from support.growth import grows_at_most
 
 from codex.citations import cited
 from codex.documents import decode, name_of
@@ -51,9 +49,7 @@ from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.wire.places import is_url
 from orchestrator.wire.wording import place_of
 
-Read = TypeVar("Read")
 SIZE = 10_000
-NOISE_S = 0.04  # below this a machine's own unsteadiness is all that is measured
 PATHS = tuple(f"src/part{number}/a{number % 7}.py" for number in range(300))
 SECRETS = "PRIVATE KEY T3BlbkFJ ghp_ xox hooks.slack.com/services/ sk-ant- AIza AKIA npm_ SG. AccountKey= curl "
 
@@ -202,9 +198,7 @@ READERS: dict[str, Callable[[str], object]] = {
 def test_twice_the_text_takes_at_most_about_three_times_the_time(reader: str) -> None:
     read = READERS[reader]
     read("warm")
-    grew = [
-        run for run in RUNS for whole in (run, f"x{run}") if not any(_in_proportion(read, run, whole) for _ in range(3))
-    ]
+    grew = [run for run in RUNS for whole in (run, f"x{run}") if not _in_proportion(read, run, whole)]
     assert grew == []
 
 
@@ -246,7 +240,7 @@ def test_four_times_the_messages_take_at_most_about_eight_times_the_time(reader:
     """Not twice: what a few messages take is soon less than what a clock can tell."""
     read = CONVERSATIONS[reader]
     once, more = ([Message(roles[at % len(roles)], "a") for at in range(many)] for many in (MESSAGES, 4 * MESSAGES))
-    assert any(_at_most(8, read, once, more) for _ in range(3))
+    assert grows_at_most(8, read, once, more)
 
 
 def _bound(many: int) -> None:
@@ -263,27 +257,10 @@ def _bound(many: int) -> None:
 
 
 def test_results_of_four_times_the_calls_take_at_most_about_eight_times_the_time() -> None:
-    assert any(_at_most(8, _bound, MESSAGES, 4 * MESSAGES) for _ in range(3))
+    assert grows_at_most(8, _bound, MESSAGES, 4 * MESSAGES)
 
 
 def _in_proportion(read: Callable[[str], object], run: str, whole: str) -> bool:
     head = whole.removesuffix(run)
     once, twice = (head + run * (size // len(run)) for size in (SIZE, 2 * SIZE))
-    return _at_most(3, read, once, twice)
-
-
-def _at_most(times: int, read: Callable[[Read], object], once: Read, more: Read) -> bool:
-    """Of the noise alone nothing need be compared with."""
-    took = _took(read, more)
-    return took <= NOISE_S or took <= times * _took(read, once) + NOISE_S
-
-
-def _took(read: Callable[[Read], object], given: Read) -> float:
-    """Seconds of CPU, without what Python takes to look through all that this process holds: that is not the reader's."""
-    gc.disable()
-    try:
-        began = time.thread_time()
-        read(given)
-        return time.thread_time() - began
-    finally:
-        gc.enable()
+    return grows_at_most(3, read, once, twice)

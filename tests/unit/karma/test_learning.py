@@ -1,11 +1,11 @@
 """Which memories a turn makes: what is stated plainly, what is proposed, and what never becomes one."""
 
-import time
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.growth import grows_at_most
 from support.stated_turns import HELD_OUT, LABELLED, LATER
 
 from orchestrator.errors import SettingsError
@@ -14,7 +14,6 @@ from orchestrator.karma.learning_rules import read_rules
 from orchestrator.karma.records import Kind, MemoryState, NewMemory, Severity, WatchedText
 
 ME = 1000
-READ_S = 0.5  # of processor time
 
 
 def of(text: str, **more: str) -> list[NewMemory]:
@@ -226,9 +225,8 @@ def test_a_statement_in_code_or_quotes_makes_nothing(text: str, around: str) -> 
 
 @given(some.text(alphabet="we use for .,\n1-`\"'", min_size=1, max_size=12))
 def test_a_text_that_repeats_is_read_in_time_that_grows_with_its_length(piece: str) -> None:
-    began = time.thread_time()
-    of((piece * 20_000)[:20_000])
-    assert time.thread_time() - began < READ_S
+    once, more = ((piece * size)[:size] for size in (5_000, 20_000))
+    assert grows_at_most(8, of, once, more)
 
 
 @pytest.mark.parametrize(
