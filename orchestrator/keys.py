@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from orchestrator.errors import SettingsError
+from orchestrator.wire.places import KeySource
 
-Source = Literal["off", "credential", "keyring"]
 SECRET_BYTES = 32
 CREDENTIAL = "lorekeep.key"
 KEYRING_NAME = "lorekeep"
@@ -37,10 +36,10 @@ class Key:
     """`secret` never leaves the process but as keys made of it."""
 
     secret: bytes = field(repr=False)
-    source: Source
+    source: KeySource
 
 
-def read_key(source: Source, environ: Mapping[str, str]) -> Key | None:
+def read_key(source: KeySource, environ: Mapping[str, str]) -> Key | None:
     """None where nothing is encrypted. Raises SettingsError for a key that is not there or cannot be used."""
     if source == "off":
         return None

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.keys import CREDENTIAL, Source
+from orchestrator.keys import CREDENTIAL
 from orchestrator.settings.paths import Paths
+from orchestrator.wire.places import KeySource
 
 SERVICE, SOCKET = "lorekeep.service", "lorekeep.socket"
 ACCOUNT = "lorekeep"
@@ -82,7 +83,7 @@ class Unit:
     writable: Sequence[Path] = ()
     tcp: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
-    encrypt: Source = "off"
+    encrypt: KeySource = "off"
     key_file: Path = Path("/etc/lorekeep") / KEY_FILE
 
 

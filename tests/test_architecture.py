@@ -34,10 +34,10 @@ engine.child:        engine engine.llama engine.cache engine.checkpoints engine.
 engine.client:       engine engine.llama engine.cache engine.embedding
 
 errors:              codex
-keys:                errors
 cancellation:
 logs:
 wire:
+keys:                errors wire
 service:             engine wire
 prompt:              formatters governor codex engine errors wire
 relevance:           formatters codex errors wire prompt
@@ -45,7 +45,7 @@ karma:               formatters codex engine errors wire prompt relevance
 settings:            formatters governor codex errors wire prompt relevance
 instance:            errors settings
 plugins:             formatters errors prompt relevance karma settings
-systemd:             keys settings
+systemd:             wire keys settings
 machine:             governor engine engine.client errors prompt
 model:               formatters governor codex engine engine.builtin engine.client engine.embedding errors keys wire service prompt settings machine
 codices:             formatters governor codex engine engine.checkpoints engine.client errors cancellation wire service prompt machine model

@@ -27,6 +27,7 @@ from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.places import KeySource
 from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, LoadReport, ModelReport, ModelRow
 from orchestrator.wire.status import (
     AwayEvent,
@@ -82,7 +83,7 @@ class About:
     losses: KvLosses
     plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
-    encrypt: Literal["off", "credential", "keyring"] = "off"
+    encrypt: KeySource = "off"
     looks: "SharedLooks" = field(default_factory=lambda: SharedLooks())
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:

@@ -30,6 +30,7 @@ from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.phrases import MorePhrases
 from orchestrator.prompt.strategy import StrategyParameters
 from orchestrator.settings.units import GIB, MIB, Bytes, BytesOrShare, Measure, Seconds, Tokens
+from orchestrator.wire.places import KeySource
 
 LEAST_CONTEXT = 512
 
@@ -426,7 +427,7 @@ class MemoryTable(Slice):
 class SecuritySettings(Slice):
     """What of the daemon's files nobody can read without a key."""
 
-    encrypt: Literal["off", "credential", "keyring"] = Field(
+    encrypt: KeySource = Field(
         "off",
         description="where the key is that checkpoints, memories, conversations and traces are encrypted with: systemd's "
         "credential lorekeep.key, or the key lorekeep in the kernel's keyring; off: they are plain",

@@ -44,6 +44,7 @@ PHASES: Mapping[LoadPhase | ChangePhase | MeasurePhase, str] = {  # of what take
     "raising": "building codices",
     "measure": "measuring the context",
 }
+KeySource = Literal["off", "credential", "keyring"]  # of what is encrypted on disk: none, systemd, the kernel
 BINDING = "'llama-cpp-python<0.4'"
 URL = re.compile(r"^(?:https?|ssh|git|file)://|^[\w.-]+@[\w.-]+:", re.IGNORECASE)
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from orchestrator.wire.answers import Departure
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.places import KeySource
 from orchestrator.wire.replies import CodexReport, LoadReport, ModelNames
 
 
@@ -195,9 +196,7 @@ class StatusReply(ReplyShape):
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="plug-ins that cannot be used, and why")
     relevance: str = Field("", description="why every context node is fetched for every turn; empty: the gate decides")
-    encrypted: Literal["off", "credential", "keyring"] = Field(
-        "off", description="where the key of what is kept on disk is; off: it is plain"
-    )
+    encrypted: KeySource = Field("off", description="where the key of what is kept on disk is; off: it is plain")
     embedding: EmbeddingModel = Field(description="the model that embeds")
     paused: AwayReport | None = Field(None, description="why the model is out of the memory")
 
