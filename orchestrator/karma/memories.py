@@ -33,7 +33,7 @@ from orchestrator.karma.records import (
     Severity,
     WatchedText,
 )
-from orchestrator.karma.schema import CITING, CURRENT, OWNED, SHOWN, VISIBLE
+from orchestrator.karma.schema import CITING, CURRENT, OF_USER, SHOWN, VISIBLE
 from orchestrator.karma.search import FLOOR, MemorySearch
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import ANY, MemoryStore, marks
@@ -167,7 +167,7 @@ class Memories:
             return counter_memory(voted) if voted.note else None
         if self.learn == "off" or not voted.moved:
             return None
-        shown = self.store.records(f"{OWNED} AND id IN ({marks(voted.memories)})", voted.uid, *voted.memories)
+        shown = self.store.records(f"{OF_USER} AND id IN ({marks(voted.memories)})", voted.uid, *voted.memories)
         return None if any(referenced(one.text, voted.answer) for one in shown) else verified_memory(voted)
 
     def watch(

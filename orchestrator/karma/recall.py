@@ -29,7 +29,7 @@ from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.periods import periods_of
 from orchestrator.karma.ranking import RankedMemory, filled, kinds_of, ranked, referenced
 from orchestrator.karma.records import HIDDEN, KINDS, Kind, MemoryRecord, MemoryState
-from orchestrator.karma.schema import CITING, OWNED
+from orchestrator.karma.schema import CITING, OF_USER
 from orchestrator.karma.search import FLOOR, MemorySearch, telling
 from orchestrator.karma.sizes import in_line, tokens_of
 from orchestrator.karma.staleness import Staleness
@@ -254,7 +254,7 @@ class Recall:
         ids = [one.id for one in pinned.entries] if pinned is not None else []
         if not ids:
             return {}
-        query = f"SELECT id, state, updated FROM memories WHERE {OWNED} AND id IN ({marks(ids)})"  # noqa: S608
+        query = f"SELECT id, state, updated FROM memories WHERE {OF_USER} AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
     def _always(self, question: RecallQuestion, frame: Frame) -> tuple[ShownEntry, ...]:

@@ -147,7 +147,7 @@ CURRENT = _in_no_state({*HIDDEN, MemoryState.SUPERSEDED})
 """Condition: the same, and nothing replaced it."""
 VISIBLE = "uid = ? AND (codex IS NULL OR codex = ?)"
 """Condition: of one user, and of no codex or this one."""
-OWNED = "+uid = ?"
+OF_USER = "+uid = ?"
 """Condition beside ids: of one user. Without the plus SQLite reads all memories of the user to find a few of them."""
 CITING = "suspect = '' AND number IN (SELECT memory FROM citations)"
 """Condition: it is about code, which was not found changed yet."""

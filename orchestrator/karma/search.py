@@ -25,7 +25,7 @@ from orchestrator.karma.meaning import WORDS_ALONE, Nearness
 from orchestrator.karma.passages import Candidate, Term, idf, matches
 from orchestrator.karma.periods import Period, day_of, nearness, periods_of
 from orchestrator.karma.records import Kind, MemoryRecord, MemoryState
-from orchestrator.karma.schema import CURRENT, SHOWN, VISIBLE
+from orchestrator.karma.schema import CURRENT, OF_USER, SHOWN, VISIBLE
 from orchestrator.karma.store import MemoryStore, marks
 
 MOST_WORDS = 24  # of a question
@@ -64,7 +64,7 @@ _HITS = f"""
 """  # noqa: S608 - our conditions
 _NAMED = f"""
     SELECT number, id, kind, source, created FROM memories
-    WHERE +{VISIBLE} AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
+    WHERE {OF_USER} AND (codex IS NULL OR codex = ?) AND {SHOWN} AND kind IN ({{kinds}}) AND id IN ({{ids}})
 """  # noqa: S608
 _TEXTS = "SELECT id, kind, text, subject, attribute, domain, created FROM memories WHERE id IN ({ids})"
 # What stands in the place of superseded facts, through all that replaced each other; a ring ends, as no row comes twice.

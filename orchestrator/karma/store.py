@@ -45,7 +45,7 @@ from orchestrator.karma.records import (
     WatchedText,
     without_package,
 )
-from orchestrator.karma.schema import APPLICATION, CURRENT, MIGRATIONS, OWNED
+from orchestrator.karma.schema import APPLICATION, CURRENT, MIGRATIONS, OF_USER
 from orchestrator.karma.sizes import micro_of, summary_of
 
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
@@ -311,7 +311,7 @@ class MemoryStore:
     def usage(self, uid: int, ids: Sequence[str], at: float | None = None) -> dict[str, MemoryUsage]:
         """Of those that were ever shown, by id, decayed to `at` (now)."""
         now = self._clock() if at is None else at
-        rows = self.read(f"{_USAGE} WHERE {OWNED} AND id IN ({marks(ids)})", uid, *ids)
+        rows = self.read(f"{_USAGE} WHERE {OF_USER} AND id IN ({marks(ids)})", uid, *ids)
         faded = {one: decay(now - then) for one, *_, then in rows}
         return {one: MemoryUsage(count, seen * faded[one], used * faded[one]) for one, count, seen, used, _ in rows}
 

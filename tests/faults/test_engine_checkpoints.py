@@ -54,7 +54,7 @@ def exchanged(files: list[Path]) -> None:
 def of_another_version(files: list[Path]) -> None:
     for file in files:
         data = bytearray(file.read_bytes())
-        struct.pack_into("<H", data, 6, 2)
+        struct.pack_into("<H", data, 6, 99)
         file.write_bytes(data)
 
 

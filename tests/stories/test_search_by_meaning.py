@@ -70,7 +70,7 @@ async def embedded(made, more_than=0):
 
 
 async def found(made, query):
-    report = await made.search(query, "demo", 10, False, "")
+    report = await made.search(OWNER, query, "demo", 10, False, "")
     notices = tuple(notice for notice in report.notices if "not followed" not in notice)
     return report.model_copy(update={"notices": notices})
 
@@ -120,7 +120,7 @@ async def test_without_a_model_search_goes_by_words_and_nothing_is_said_of_it(tm
         assert "vector" not in report.hits[0].scores
         assert report.notices == ()
         assert (await made.status(OWNER)).embedding.model == ""
-        assert (await made.codices())[0].embedding is None
+        assert (await made.codices(OWNER))[0].embedding is None
 
 
 async def test_vectors_outlast_a_restart_and_an_edit_embeds_what_is_new(tmp_path, quoter_model, models, code):
@@ -147,7 +147,7 @@ async def test_vectors_of_a_dropped_codex_are_gone(tmp_path, quoter_model, model
         await load(made, code)
         await embedded(made)
         assert made.meaning.filling.vectors.codices() == {"demo"}
-        await made.drop("demo")
+        await made.drop(OWNER, "demo")
         assert made.meaning.filling.vectors.codices() == frozenset()
 
 

@@ -29,7 +29,8 @@ def test_places_that_an_answer_makes_up_are_marked_for_programs(house):
 
 def test_and_for_people(house):
     done = house.lore("ask", PLACES, "-c", "vaults", "--max-tokens", "24")
-    assert "zebra.py:3, zebra.py:99 (the file has 7 lines)" in done.stderr
+    assert "cites zebra.py:3, guide.md:3" in done.stderr
+    assert "cites zebra.py:99 wrongly: the file has 7 lines" in done.stderr
 
 
 def test_a_file_that_came_with_the_question_may_be_cited(house):

@@ -26,7 +26,16 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.engine.checkpoints.coding import CRC_BYTES, PLAIN, Coding, Content, DamagedCheckpoint, OtherCoding
+from orchestrator.engine.checkpoints.coding import (
+    CRC_BYTES,
+    PLAIN,
+    Checksummed,
+    Coding,
+    Content,
+    DamagedCheckpoint,
+    OtherCoding,
+    Sealed,
+)
 from orchestrator.engine.messages import bytes_to_ids
 from orchestrator.engine.model import used
 
@@ -414,6 +423,8 @@ def _opening(file: BinaryIO, path: Path, coding: Coding) -> tuple[bytes, int, in
     magic, version, header_size, state_size = _HEAD.unpack(head)
     if magic != MAGIC:
         raise DamagedCheckpoint(f"{path} is no checkpoint")
+    if version not in (Checksummed.version, Sealed.version):
+        raise DamagedCheckpoint(f"{path} is a checkpoint of version {version}, which is not known here")
     if version != coding.version:
         raise OtherCoding(f"{path} is no checkpoint of version {coding.version}")
     if header_size < _HEADER.size or (header_size - _HEADER.size) % 4:

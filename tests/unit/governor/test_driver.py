@@ -24,7 +24,7 @@ def standing(tmp_path, tmp_path_factory):
 
 def asked(driver):
     done = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-P", "-c", ASK],
         env={**os.environ, **driver.environment},
         capture_output=True,
         text=True,

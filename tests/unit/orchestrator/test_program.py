@@ -60,6 +60,7 @@ def program(make_chat_model: Any, folder: Path) -> Program:
         yielding=yielding,
         residents=none, lifecycle=codices, library=library, states=none, loads=none, reports=none,
         watchers=none, upkeep=none, loader=none, searcher=none, codex_symbols=none, maps=none, files=none,
+        floor_files=none,
         answers=none, texts=none, about=none,
         meaning=meaning, session_store=none, tending=untended, kept_memories=none, traces_kept=none, identity_files=none,
         model_ready=AwaitedModel(), make_chat_model=make_chat_model, import_agent=lambda: None, exchange=none,

@@ -111,7 +111,7 @@ def test_a_disk_that_takes_nothing_says_why(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); from pathlib import Path;"
         "from orchestrator.reports.surroundings import timed; print(timed(Path(sys.argv[1])).fault)"
     )
-    done = subprocess.run([sys.executable, "-c", limited, tmp_path], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", limited, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "File too large"
     assert surroundings.timed(tmp_path / "none").fault == "No such file or directory"
     assert list(tmp_path.iterdir()) == []
