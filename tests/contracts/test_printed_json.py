@@ -89,12 +89,13 @@ MAY_FAIL = ("doctor", "service")  # for what this machine lacks
 def said(models):
     """Each command of COMMANDS, and what came of it."""
     with living(models) as daemon:  # its own: identities, settings and units stay
+        codebase(daemon.folder / CODEX)  # once: a file that is written again is another one while it is written
         return {command: printed(daemon, command) for command in COMMANDS.splitlines()}
 
 
 def printed(daemon, command):
     words = {
-        "folder": codebase(daemon.folder / CODEX),
+        "folder": daemon.folder / CODEX,
         "question": question("zebra"),
         "memory": MEMORY,
         "notes": daemon.folder / "notes",
