@@ -13,7 +13,7 @@ from support.house import ONE_THREAD, begun, codebase, question
 from support.waiting import SOON
 
 pytestmark = pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd's tools are not here")
-IDLE_S = 0.5
+IDLE_S = 1.5
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from codex.vectors.filling import Filled
 from governor.budget import MemoryBudget
 from governor.readings import GpuReading, HostReading
 from orchestrator.answering.sessions import Session
+from orchestrator.codices.floor_files import Manifest
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, StepTimes, TicketState
@@ -48,6 +49,7 @@ SOURCES: dict[str, object] = {
     "FoundMemoryRow": MemoryRecord,
     "GpuSensors": GpuReading,
     "HostSensors": HostReading,
+    "ImportedFloor": Manifest,
     "KvLoss": KvChange,
     "MemoryFigure": Measured("", "", None, 0),
     "MemoryView": MemoryRecord,
