@@ -168,7 +168,10 @@ def model_of(engine: Inference, compose: Compose, tokens: TokenCache) -> EngineM
     def parser(_: InferenceJob) -> BoundParser:
         return BoundParser(PLAIN_CALLS, {"search_archive": {}})
 
-    return EngineModel("small", engine, compose, tokens.learn_answer, parser, TurnLimits(1_000_000, 1_000.0))
+    async def refuse(_name: str, _arguments: str) -> str:
+        return ""
+
+    return EngineModel("small", engine, compose, tokens.learn_answer, parser, TurnLimits(1_000_000, 1_000.0), refuse)
 
 
 class Calling:
