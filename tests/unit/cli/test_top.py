@@ -119,7 +119,7 @@ def test_a_part_that_is_not_empty_is_seen_where_there_is_a_column_for_each(parts
 def test_what_stands_above_the_panes_has_the_rows_that_it_may_have(now: Picture, columns: int, rows: int, fault: str):
     assert len(head(now, fault, columns, rows)) <= rows
     if fault:
-        assert plain(head(now, fault, columns, rows)[0]).startswith("away:")
+        assert plain(head(now, fault, columns, rows)[0]).startswith("away: " if fault.strip() else "away:")
 
 
 def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
