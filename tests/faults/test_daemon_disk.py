@@ -45,8 +45,8 @@ def test_an_archive_found_damaged_by_a_start_is_indexed_again_with_a_notice(hous
     house.stop()
     damage(house)
     house.start()
+    until(lambda: "indexed again" in shown(house, "vaults")["fresh_notice"])
     until(lambda: any(CODES["zebra"] in snippet for snippet in found(house, "zebra")))
-    assert "indexed again" in shown(house, "vaults")["fresh_notice"]
     assert "indexed again" in house.lore("status").stdout
     assert ask(house, "walrus")["answer"].strip().startswith(CODES["walrus"])
 
