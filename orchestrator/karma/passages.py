@@ -181,7 +181,10 @@ class _Reader:
         """Of the weight of the question's words: those that it holds; those beside it at what that counts."""
         total, held = sum(weight for weight, _ in self._terms), 0.0
         missing = self._terms
-        for part, bags in ((1.0, [whole]), (BESIDE, [*before[:1], *after[:1]]), (BEHIND, [*before[1:2], *after[1:2]])):
+        beside, behind = [*before[:1], *after[:1]], [*before[1:2], *after[1:2]]
+        for part, bags in ((1.0, [whole]), (BESIDE, beside), (BEHIND, behind)):
+            if not bags:
+                continue
             here = [term for term in missing if any(bag[0].keys() >= term[1] for bag in bags)]
             held += part * sum(weight for weight, _ in here)
             missing = [term for term in missing if term not in here]

@@ -243,11 +243,12 @@ class Recall:
             one if one.kind in KINDS else replace(one, heading=self.store.kind(one.kind).heading) for one in entries
         ]
 
-    def _check(self, question: RecallQuestion, ids: Sequence[str]) -> None:
-        """Looks whether the code that these are about is another now."""
-        if question.codex is not None and ids:
-            listed = f"uid = ? AND codex = ? AND {CITING} AND id IN ({marks(ids)})"
-            self.staleness.check(question.codex, self.store.records(listed, question.uid, question.codex, *ids))
+    def _check(self, question: RecallQuestion, ids: Sequence[str]) -> bool:
+        """Looks whether the code that these are about is another now, and whether a record changed by that."""
+        if question.codex is None or not ids:
+            return False
+        listed = f"uid = ? AND codex = ? AND {CITING} AND id IN ({marks(ids)})"
+        return self.staleness.check(question.codex, self.store.records(listed, question.uid, question.codex, *ids))
 
     def _changed(self, uid: int, pinned: PinnedKarma | None) -> dict[str, float]:
         """Of what the block holds, by id, what may still be shown, with the moment of its last change."""
@@ -278,9 +279,9 @@ class Recall:
         search = MemorySearch(self.store, self.meaning)
         wanted = (question.uid, question.codex, question.text, kinds_of(plan), intent.entities)
         past = intent.past or bool(periods_of(question.text))
-        found = search.current(search.find(*wanted), past=past)
-        self._check(question, [one.record.id for one in found if one.similarity >= FLOOR])
-        found = search.reread(found)
+        found = search.current(search.find(*wanted, least=FLOOR), past=past)
+        if self._check(question, [one.record.id for one in found]):
+            found = search.reread(found)
         usage = self.store.usage(question.uid, [one.record.id for one in found])
         turns = question.turns[-2 * frame.window :]
         least = question.prefetch.min_trust

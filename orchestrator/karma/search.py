@@ -134,9 +134,10 @@ class MemorySearch:
         question: str,
         candidates: Mapping[str, int],
         entities: Sequence[str] = (),
+        least: float = 0.0,
     ) -> list[FoundMemory]:
         """Of these kinds, at most as many as asked for of each: the most relevant first, a superseded fact below its
-        successor. Raises LoreError."""
+        successor. `least`: similarity; of these many, those below it are not read. Raises LoreError."""
         asked = query_words(question, MOST_WORDS)
         named = telling(question, asked) or asked
         if not named or not candidates:
@@ -158,7 +159,7 @@ class MemorySearch:
             (value + MEANT * near.get(one, 0.0), texts[one], max(match.similarity, _similarity(near.get(one, 0.0))))
             for one, match, value in zip(around, matched, relevant, strict=True)
         ]
-        return self._recorded(_most(scored, candidates))
+        return self._recorded([one for one in _most(scored, candidates) if one[2] >= least])
 
     def _texts(self, ids: Collection[str]) -> dict[str, _Text]:
         listed = list(ids)

@@ -107,21 +107,23 @@ class Staleness:
             )
         return replace(citation, digest=digest)
 
-    def check(self, codex: str, records: Sequence[MemoryRecord]) -> None:
-        """Marks those of this codex that may be outdated, and follows what moved. Of a codex that is not here nothing is
-        known. Raises LoreError."""
+    def check(self, codex: str, records: Sequence[MemoryRecord]) -> bool:
+        """Marks those of this codex that may be outdated, and follows what moved; whether any did. Of a codex that is not
+        here nothing is known. Raises LoreError."""
         mine = [one for one in records if one.codex == codex and not one.suspect]
         cited = {each for one in mine for each in one.evidence if each.digest}
         try:
             now = self._now(codex, cited)
         except NotFound:
-            return
+            return False
         follows = {one.id: tuple(now.get(each, each) for each in one.evidence) for one in mine}
-        self.store.cite(codex, {one.id: follows[one.id] for one in mine if follows[one.id] != one.evidence})
+        moved = {one.id: follows[one.id] for one in mine if follows[one.id] != one.evidence}
+        self.store.cite(codex, moved)
         gone = {one.id: [each for each in one.evidence if each in cited and each not in now] for one in mine}
         suspect = {one: self._reason(codex, each[0]) for one, each in gone.items() if each}
         if suspect:
             self.store.mark_suspect(codex, suspect)
+        return bool(moved or suspect)
 
     def accept(self, record: MemoryRecord) -> None:
         """A person says that it is true of the code as it is: what stands nowhere any more is bound to the lines that are

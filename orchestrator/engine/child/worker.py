@@ -19,6 +19,7 @@ process. Each thread is watched by what it does itself:
 """
 
 import ctypes
+import gc
 import logging
 import os
 import queue
@@ -94,6 +95,7 @@ def main() -> None:
     watchdog = Watchdog(time.monotonic, overrun)
     watchdog.start()
     if (worker := begun(spec, wire, watchdog)) is not None:
+        gc.freeze()  # no step waits while what was imported and loaded is looked through again
         worker.run()
 
 
