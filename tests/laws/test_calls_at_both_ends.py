@@ -1,23 +1,20 @@
 """What a form writes is what the engine lets a model say, and what is read of it: the two ends know one form."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import llama_cpp as lib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.vocabularies import vocabulary_model
+from support.call_forms import form_of
+from support.vocabularies import Says, saying, vocabulary_model
 
-from formatters.calls import CallFormat, read_calls
-from formatters.sandbox import compiled, rendered
+from formatters.calls import CallFormat
 from orchestrator.answering.client_tools import call_form
 from orchestrator.answering.parsing import ParsedCall, parsed_calls
 from orchestrator.engine.calling import OfferedTool, ToolRules
-from orchestrator.engine.llama.grammars import Grammars
-from orchestrator.engine.vocab import Vocabulary
 
 TEMPLATES = (
     "Qwen-Qwen2.5-7B-Instruct",
@@ -52,7 +49,6 @@ arguments = st.fixed_dictionaries(
         "more": st.lists(st.integers(0, 9), max_size=3),
     },
 )
-Says = Callable[[str, ToolRules], bool]
 
 
 @pytest.fixture(scope="module")
@@ -60,27 +56,9 @@ def forms(llama_sources: Path) -> Mapping[str, CallFormat]:
     return {name: form_of(llama_sources / "models" / "templates" / f"{name}.jinja") for name in TEMPLATES}
 
 
-def form_of(file: Path) -> CallFormat:
-    template = compiled(file.read_text(encoding="utf-8"))
-    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
-    return read_calls(lambda messages: rendered(template, messages, tokens, opening=False))[0]
-
-
 @pytest.fixture(scope="module")
 def says(quoter_model: Path) -> Says:
-    model = vocabulary_model(quoter_model)
-    grammars, vocabulary = Grammars(lib.llama_model_get_vocab(model)), Vocabulary(model)
-    end = lib.llama_vocab_eos(lib.llama_model_get_vocab(model))
-
-    def says(text: str, rules: ToolRules) -> bool:
-        constraint = grammars.constraint("", rules)
-        for token in vocabulary.template(text):
-            if not constraint.allows(token):
-                return False
-            constraint.accept(token)
-        return bool(constraint.mask()[end])
-
-    return says
+    return saying(vocabulary_model(quoter_model))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

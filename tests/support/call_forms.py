@@ -1,5 +1,9 @@
 """How some models write calls of tools."""
 
+from pathlib import Path
+
+from formatters.calls import CallFormat, read_calls
+from formatters.sandbox import compiled, rendered
 from orchestrator.engine.calling import ArgumentForm, CallForm
 
 HERMES = CallForm(
@@ -19,3 +23,10 @@ CODER = CallForm(
 )
 WORDS = ("True", "False", "None")
 PYTHONIC = CallForm("[", "[", "(", ")", ", ", "]", ArgumentForm(equals="=", between=", ", words=WORDS))
+
+
+def form_of(file: Path) -> CallFormat:
+    """As a chat template writes them."""
+    template = compiled(file.read_text(encoding="utf-8"))
+    tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+    return read_calls(lambda messages: rendered(template, messages, tokens, opening=False))[0]
