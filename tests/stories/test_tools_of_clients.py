@@ -106,19 +106,51 @@ def results(calls, text="Done: the wall is as you wanted it."):
     return [{"role": "tool", "tool_call_id": call.id, "content": f"{text} ({call.function.name})"} for call in calls]
 
 
-def test_a_response_that_called_goes_on_with_the_results_in_its_session(client, house):
-    tools = [{"type": "function", **PAINT["function"]}]
-    asked = {"model": "lore/vaults", "tools": tools, "temperature": 0}
-    first = client.responses.create(input="Paint it.", tool_choice="required", max_output_tokens=200, **asked)
+RESPONDING = {"model": "lore/vaults", "tools": [{"type": "function", **PAINT["function"]}], "temperature": 0}
+
+
+def test_a_response_that_called_goes_on_with_the_results_in_its_session(anywhere, house):
+    first = anywhere.responses.create(input="Paint it.", tool_choice="required", max_output_tokens=200, **RESPONDING)
     (call,) = (item for item in first.output if item.type == "function_call")
-    assert json.loads(call.arguments)["colour"] in COLOURS
+    painted(call)
     done = [{"type": "function_call_output", "call_id": call.call_id, "output": "Done."}]
-    second = client.responses.create(input=done, previous_response_id=first.id, max_output_tokens=5, **asked)
+    second = anywhere.responses.create(input=done, previous_response_id=first.id, max_output_tokens=5, **RESPONDING)
     assert second.lore["prompt"]["computed"] <= tokens(house, "Done.") + WRAPPING
-    third = client.responses.create(input="and now?", previous_response_id=second.id, max_output_tokens=5, **asked)
+    third = anywhere.responses.create(
+        input="and now?", previous_response_id=second.id, max_output_tokens=5, **RESPONDING
+    )
     assert [one.rpartition(".")[2] for one in (first.id, second.id, third.id)] == ["1", "2", "3"]
     with pytest.raises(openai.BadRequestError, match="its session has 3 answers"):
-        client.responses.create(input=done, previous_response_id=first.id, **asked)
+        anywhere.responses.create(input=done, previous_response_id=first.id, **RESPONDING)
+
+
+def painted(call):
+    """Its arguments, which fit the schema."""
+    given = json.loads(call.arguments)
+    assert (call.name, set(given)) == ("paint", {"colour", "coats"})
+    assert (given["colour"] in COLOURS, given["coats"] in (1, 2, 3)) == (True, True)
+    return given
+
+
+def test_a_response_streams_its_call_and_the_answer_to_the_result_of_a_whole_conversation(anywhere, house):
+    talk = [user("Paint it.")]
+    made, events = streamed(anywhere, input=talk, tool_choice="required", max_output_tokens=200)
+    (call,) = (item for item in made.output if item.type == "function_call")
+    deltas = [event for event in events if event.type == "response.function_call_arguments.delta"]
+    assert json.loads("".join(event.delta for event in deltas)) == painted(call)
+    talk += [*made.output, {"type": "function_call_output", "call_id": call.call_id, "output": "Done."}]
+    answer, events = streamed(anywhere, input=talk, tool_choice="none", max_output_tokens=5)
+    said = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert said == answer.output_text
+    assert answer.lore["prompt"]["computed"] <= tokens(house, "Done.") + WRAPPING
+    assert answer.lore["session"] is None
+
+
+def streamed(client, **asked):
+    """The response, which may be cut off, and the events that it came in."""
+    with client.responses.stream(store=False, **RESPONDING, **asked) as stream:
+        events = list(stream)
+    return events[-1].response, events
 
 
 def test_a_required_call_is_valid_by_constraint_alone_and_its_result_costs_its_own_tokens(client, house):
