@@ -412,6 +412,6 @@ def chat_model_of(
     assert info is not None
     tools = () if is_builtin(host.model.setting) else answerer().tools
     made = ChatModel(host.client, info, registry, storage.tokens, tools, plugins.in_a_prompt)
-    if (rules := own_rules(made.placement.calls, tools)) is not None:
+    if (rules := own_rules(made.placement.calls, tools, thinking=made.opens_thought)) is not None:
         host.client.prepare(rules)
     return made

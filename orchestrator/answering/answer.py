@@ -447,7 +447,9 @@ class Answers:
 
 def parser_of(chat_model: ChatModel, job: InferenceJob) -> AnswerParser | BoundParser:
     """Of the text that the job gives."""
-    rules, thinking = job.sampling.calls, chat_model.opens_thought
+    rules = job.sampling.calls
+    bound = job.sampling.schema or (rules is not None and rules.required)  # from the first token on: nothing is thought
+    thinking = chat_model.opens_thought and not bound
     if rules is None or not rules.tools:
         return AnswerParser(thinking=thinking)
     return BoundParser(

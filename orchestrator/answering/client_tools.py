@@ -29,8 +29,10 @@ ALL_RESULTS = "send a message with role tool for each of the calls, with its too
 # -- which calls
 
 
-def tool_rules(ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: SigilView) -> ToolRules | None:
-    """The calls that an answer may make; None where it is free: nothing may be called.
+def tool_rules(
+    ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: SigilView, *, thinking: bool = False
+) -> ToolRules | None:
+    """The calls that an answer may make; None where it is free: nothing may be called. `thinking`: it begins in a thought.
 
     Ours may be called beside the client's, unless one of the client's must be."""
     choice, theirs = ask.tool_choice, {tool.name: tool for tool in ask.tools}
@@ -38,12 +40,12 @@ def tool_rules(ask: Ask, form: CallFormat, own: Sequence[ToolView], sigil: Sigil
     ours = [tool for tool in own if tool.name not in theirs and may_use(sigil, tool.name)]
     wanted = [tool for tool in theirs.values() if choice.mode != "none" and tool.name in (choice.names or theirs)]
     tools = (*map(_offered, wanted), *(() if required and theirs else map(_own, ours)))
-    return ToolRules(call_form(form), tools, required, ask.parallel_calls) if tools else None
+    return ToolRules(call_form(form), tools, required, ask.parallel_calls, thinking) if tools else None
 
 
-def own_rules(form: CallFormat, own: Sequence[ToolView]) -> ToolRules | None:
+def own_rules(form: CallFormat, own: Sequence[ToolView], *, thinking: bool = False) -> ToolRules | None:
     """Those of most answers: all tools are ours, and who asks may use each."""
-    return ToolRules(call_form(form), tuple(map(_own, own))) if own else None
+    return ToolRules(call_form(form), tuple(map(_own, own)), thinking=thinking) if own else None
 
 
 def last_rules(rules: ToolRules, ask: Ask) -> ToolRules:

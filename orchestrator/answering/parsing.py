@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from formatters.calls import ArgumentStyle, CallFormat
-from orchestrator.engine.calling import alternatives, few_values, may_be_any_text
+from orchestrator.engine.calling import THOUGHT, alternatives, few_values, may_be_any_text
 from orchestrator.service import Text, Thought
 
-THOUGHT = ("<think>", "</think>")
 Arguments = dict[str, Any]  # of a call, as the model says them
 NO_SCHEMAS: Mapping[str, Any] = {}
 _DECODER = json.JSONDecoder()
@@ -88,7 +87,8 @@ class BoundParser:
     """Splits a text whose calls the engine has bound to a form and to tools: text and thoughts, then calls up to the end.
 
     What begins as a call is held back until the text has ended, and is text where it is none: a model can spell out a
-    control token. A call that was cut off is dropped. `schemas`: of the arguments of each tool that was offered.
+    control token. In a thought nothing is a call. A call that was cut off is dropped. `schemas`: of the arguments of each
+    tool that was offered.
     """
 
     def __init__(self, form: CallFormat, schemas: Mapping[str, Any], *, thinking: bool = False) -> None:
@@ -101,7 +101,25 @@ class BoundParser:
 
     def feed(self, piece: str) -> Iterator[Text | Thought | ParsedCall]:
         """Parts that are certain now."""
-        self._held += piece
+        for part in self._free.feed(piece):
+            yield from self._told(part)
+
+    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | ParsedCall]:
+        """What was held back. `cut`: the text ended because it may not be longer."""
+        for part in self._free.end():
+            yield from self._told(part)
+        at, calls = self._calls()
+        if cut and not calls and self._calling:
+            at = self._held.rfind(self._form.trigger)
+        if at:
+            yield Text(self._held[:at])
+        yield from calls
+
+    def _told(self, part: Text | Thought) -> Iterator[Text | Thought]:
+        if isinstance(part, Thought):
+            yield part
+            return
+        self._held += part.delta
         if self._calling:
             return
         at = self._next(0)
@@ -109,16 +127,8 @@ class BoundParser:
         certain = at if self._calling else len(self._held) - self._undecided()
         text, self._held = self._held[:certain], self._held[certain:]
         self._said = self._said or bool(text)
-        yield from self._free.feed(text)
-
-    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | ParsedCall]:
-        """What was held back. `cut`: the text ended because it may not be longer."""
-        at, calls = self._calls()
-        if cut and not calls and self._calling:
-            at = self._held.rfind(self._form.trigger)
-        yield from self._free.feed(self._held[:at])
-        yield from self._free.end()
-        yield from calls
+        if text:
+            yield Text(text)
 
     def _calls(self) -> tuple[int, list[ParsedCall]]:
         """Where they begin, and what they are."""

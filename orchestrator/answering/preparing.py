@@ -406,7 +406,8 @@ class Preparer:
 
     def _calls(self, asked: AskedQuestion) -> ToolRules | None:
         model = asked.chat_model
-        return tool_rules(asked.ask, model.placement.calls, model.tools, sigil_of(asked.ask.principal))
+        sigil = sigil_of(asked.ask.principal)
+        return tool_rules(asked.ask, model.placement.calls, model.tools, sigil, thinking=model.opens_thought)
 
 
 def sigil_of(principal: Principal) -> SigilView:

@@ -8,6 +8,7 @@ Text is free until `trigger`. From there the answer is bound, and ends with the 
     begin = <tool_call>\\n{"name": "      before = ", "arguments": ·       end = }\\n</tool_call>
 
 The answer's text has the control tokens that calls are written with, as they are spelled here, and its ids have them too.
+A thought before the answer is free to its end, whatever it quotes.
 These values cross to the child process in `Sampling.calls`. The engine reads no template and parses no call.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 MOST_TOOLS = 128  # of one answer; OpenAI's limit
 MOST_CALLS_BYTES = 256 * 1024  # of the schemas of all of them
+THOUGHT = ("<think>", "</think>")  # around what a model thinks before it answers
 MOST_FOLLOWED = 8  # references to references
 PLACES = frozenset(("$defs", "definitions"))  # of schemas that others refer to
 Words = Mapping[str, Any]  # of a JSON schema
@@ -83,6 +85,7 @@ class OfferedTool:
 @dataclass(frozen=True)
 class ToolRules:
     """Which calls an answer may make. `required`: it makes one, from its first token on. `parallel`: it may make several.
+    `thinking`: the template opened a thought at the end of the prompt.
 
     A named tool is `required` with that tool alone in `tools`. With no tools it makes none: nothing in it begins as a call
     does. Without rules it is free.
@@ -92,6 +95,7 @@ class ToolRules:
     tools: tuple[OfferedTool, ...]
     required: bool = False
     parallel: bool = True
+    thinking: bool = False
 
 
 # -- what a value may be: who reads arguments that were written one by one reads them as the engine bound them

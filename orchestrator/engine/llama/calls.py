@@ -24,6 +24,7 @@ from orchestrator.engine.calling import (
     MOST_CALLS_BYTES,
     MOST_TOOLS,
     PLACES,
+    THOUGHT,
     ArgumentForm,
     CallForm,
     ToolRules,
@@ -153,22 +154,43 @@ def start_of(rules: ToolRules, spelling: Spelling, *, with_schema: bool) -> list
         return ["start: head calls", TEXT]
     if with_schema:
         return ["start: @answer | head calls", TEXT]
+    return [*thought_of(spelling, opened=rules.thinking), *said_of(rules.form, trigger, spelling), TEXT]
+
+
+def said_of(form: CallForm, trigger: str | int, spelling: Spelling) -> list[str]:
+    """The rules of text and the calls behind it."""
     if isinstance(trigger, int):
         others = spelling.controls([trigger])
-        free = f"free: (TEXT? {others})* TEXT?" if others else "free: TEXT?"
-        return ["start: free (head calls)?", free, TEXT]
+        return ["said: free (head calls)?", f"free: (TEXT? {others})* TEXT?" if others else "free: TEXT?"]
     others = spelling.controls([])
-    if rules.form.alone:
+    if form.alone:
         free = f"free: FIRST? ({others} TEXT?)*" if others else "free: FIRST?"
-        return ["start: free | head calls", free, f"FIRST: {ANY_TEXT} & ~/{pattern_of(trigger)}(.|\n)*/", TEXT]
-    rest = spelling.lark(rules.form.begin[len(trigger) :])
+        return ["said: free | head calls", free, f"FIRST: {ANY_TEXT} & ~/{pattern_of(trigger)}(.|\n)*/"]
     # The lazy text ends where the trigger first appears, and no other text goes over it.
     return [
-        "start: free (TEXT? | trigger rest calls)",
+        "said: free (TEXT? | trigger rest calls)",
         f"free: (TEXT? {others})*" if others else "free:",
-        TEXT,
         f"trigger[lazy]: TEXT? {sign(trigger)}",
-        f"rest: {rest}",
+        f"rest: {spelling.lark(form.begin[len(trigger) :])}",
+    ]
+
+
+def thought_of(spelling: Spelling, *, opened: bool) -> list[str]:
+    """The rules of a whole answer: a thought to its end, or as far as it goes, and what is `said`."""
+    begin, end = (spelling.pieces(text)[0] for text in THOUGHT)
+    others = spelling.controls([end] if isinstance(end, int) else [])
+    if isinstance(end, int):
+        thought = ["thought: inside (end said)?", f"inside: (TEXT? {others})* TEXT?", f"end: {sign(end)}"]
+    else:
+        inside = f"inside: (TEXT? {others})*" if others else "inside:"
+        thought = ["thought: inside (TEXT? | end said)", inside, f"end[lazy]: TEXT? {sign(end)}"]
+    if opened:
+        return ["start: thought", *thought]
+    return [
+        "start: said | begin thought",
+        f"begin: BLANK? {sign(begin)}" if isinstance(begin, int) else f"begin[lazy]: BLANK? {sign(begin)}",
+        r"BLANK: /\s+/",
+        *thought,
     ]
 
 

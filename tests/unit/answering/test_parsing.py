@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formatters.calls import PLAIN_CALLS, ArgumentStyle, CallFormat
+from orchestrator.answering.answer import parser_of
+from orchestrator.answering.client_tools import call_form
 from orchestrator.answering.parsing import BoundParser, ParsedCall, parsed_calls
+from orchestrator.engine.calling import OfferedTool, ToolRules
+from orchestrator.engine.messages import InferenceJob, Sampling
 from orchestrator.service import Text, Thought
 
 HERMES = CallFormat(
@@ -81,6 +86,40 @@ def test_a_call_that_was_cut_off_is_no_part_of_the_answer() -> None:
 )
 def test_what_only_looks_like_a_call_is_text(text: str) -> None:
     assert "".join(part.delta for part in parts_of(HERMES, [text])) == text
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_thought_that_quotes_a_call_makes_none(thinking: bool) -> None:
+    call = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    parser, parts = BoundParser(HERMES, {"look": {}}, thinking=thinking), list[Any]()
+    for piece in ("" if thinking else "<think>", f"I write {call}, ", "so:</think>", call):
+        parts += parser.feed(piece)
+    said = [*parts, *parser.end()]
+    assert "".join(part.delta for part in said if isinstance(part, Thought)) == f"I write {call}, so:"
+    assert [part for part in said if not isinstance(part, Thought)] == [ParsedCall("look", {})]
+
+
+LOOK = OfferedTool("look", "{}")
+
+
+@pytest.mark.parametrize(
+    ("sampling", "text", "read"),
+    [
+        (Sampling(schema="{}"), '{"a": 1}', [Text('{"a": 1}')]),
+        (Sampling(), "hm</think>Yes.", [Thought("hm"), Text("Yes.")]),
+        (
+            Sampling(calls=ToolRules(call_form(PLAIN_CALLS), (LOOK,), required=True, thinking=True)),
+            PLAIN_CALLS.written([("look", "{}")]),
+            [ParsedCall("look", {})],
+        ),
+    ],
+)
+def test_what_is_bound_from_its_first_token_on_is_no_thought_though_the_template_opened_one(
+    sampling: Sampling, text: str, read: list[Any]
+) -> None:
+    model: Any = SimpleNamespace(placement=SimpleNamespace(calls=PLAIN_CALLS), opens_thought=True)
+    parser = parser_of(model, InferenceJob(1, "", b"", 0, 10, sampling))
+    assert [*parser.feed(text), *parser.end()] == read
 
 
 def test_a_thought_comes_before_a_call() -> None:

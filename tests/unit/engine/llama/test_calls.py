@@ -1,7 +1,6 @@
 """Calls of tools within an answer: text is free until a trigger, and then nothing but a call of an offered tool is said."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import llama_cpp as lib
 import numpy as np
 import pytest
 from support.call_forms import CODER, HERMES, PYTHONIC
-from support.vocabularies import vocabulary_model
+from support.vocabularies import Says, saying, vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.calling import ArgumentForm, CallForm, OfferedTool, ToolRules
@@ -26,7 +25,6 @@ TOOLS = (OfferedTool("search", json.dumps(QUERY)), OfferedTool("search_lines", j
 SEARCH = '{"name": "search", "arguments": {"query":"a"}}'
 READ = '{"name": "search_lines", "arguments": {"from": 3}}'
 CALL, OTHER = f"<tool_call>\n{SEARCH}\n</tool_call>", f"<tool_call>\n{READ}\n</tool_call>"
-Says = Callable[..., bool]
 
 
 @pytest.fixture(scope="module", params=["quoter_model", "gemma_model"])
@@ -43,22 +41,6 @@ def says(model: Any) -> Says:
 @pytest.fixture(scope="module")
 def gemma(gemma_model: Path) -> Says:
     return saying(vocabulary_model(gemma_model))
-
-
-def saying(model: Any) -> Says:
-    """Whether an answer that ends here may be this text, in which control tokens are spelled."""
-    grammars, vocabulary = Grammars(lib.llama_model_get_vocab(model)), Vocabulary(model)
-    end = lib.llama_vocab_eos(lib.llama_model_get_vocab(model))
-
-    def says(text: str, rules: ToolRules, schema: str = "") -> bool:
-        constraint = grammars.constraint(schema, rules)
-        for token in vocabulary.template(text):
-            if not constraint.allows(token):
-                return False
-            constraint.accept(token)
-        return bool(constraint.mask()[end])
-
-    return says
 
 
 def test_text_is_free_until_a_trigger(says: Says) -> None:
@@ -281,3 +263,36 @@ def test_a_beginning_that_ordinary_texts_have_is_a_call_only_at_the_beginning_of
     assert [text for text in ('{"name": "x"}', '{"name": "', f"{call} and more") if says(text, rules)] == []
     assert not says(call, replace(rules, tools=()))
     assert says("I know.", replace(rules, tools=()))
+
+
+THOUGHTS = (
+    "<tool_call> is how I call",
+    'so <tool_call>\n{"name": "none", it goes',
+    f"first {CALL}, then",
+    "<tool_call> and <tool_call>",
+)
+
+
+@pytest.mark.parametrize("form", [HERMES, LIST, ALONE], ids=["text", "control token", "alone"])
+def test_a_thought_that_the_template_opened_may_quote_a_call_and_what_follows_it_is_bound(
+    says: Says, gemma: Says, form: CallForm
+) -> None:
+    rules, says = ToolRules(form, TOOLS, thinking=True), gemma if form is LIST else says
+    call = f'{form.begin}search{form.before}{{"query": "a"}}{form.end}{form.close}'
+    thoughts = [text.replace("<tool_call>", form.trigger) for text in ("", "Hm.\n", *THOUGHTS)]
+    assert [text for text in thoughts if not says(text, rules)] == []
+    assert [text for text in thoughts if not says(f"{text}</think>It is so.", rules)] == []
+    assert [text for text in thoughts if not says(f"{text}</think>{call}", rules)] == []
+    wrong = call.replace("query", "word")
+    assert [text for text in thoughts if says(f"{text}</think>{wrong}", rules)] == []
+
+
+@pytest.mark.parametrize("opening", ["<think>", "\n<think>\n"])
+def test_a_thought_that_the_model_opens_itself_may_quote_a_call(says: Says, gemma: Says, opening: str) -> None:
+    for form, one in ((HERMES, says), (LIST, gemma)):
+        rules, quoted = ToolRules(form, TOOLS), f"{opening}I write {form.trigger} first"
+        call = f'{form.begin}search{form.before}{{"query": "a"}}{form.end}{form.close}'
+        assert one(quoted, rules)
+        assert one(f"{quoted}</think>\n\nSo. {call}", rules)
+        assert not one(f"{quoted}</think>\n\nSo. {form.trigger} first", rules)
+        assert not one(f"So. {quoted}", rules), "a thought comes before the answer"
