@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from governor.footprint import KvPlan, cells_within, kv_cost, padded, working_bytes
+from governor.footprint import KvPlan, binding_bytes, cells_within, kv_cost, padded, working_bytes
 from governor.model_shape import FootprintError, Layer, ModelShape
 from governor.pressure import (
     START,
@@ -85,8 +85,8 @@ class Ours:
     """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do not report memory by process.
 
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. `away`: the engine has given
-    its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model will take;
-    `elsewhere_held` those that it has, and can give back.
+    its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model and what binds
+    answers to schemas will take; `elsewhere_held` those that they have.
     """
 
     pids: frozenset[int] = frozenset()
@@ -381,12 +381,13 @@ def weights_on_gpu(shape: ModelShape, gpu_layers: int) -> int:
 
 
 def _fixed(memory: MemoryReading, demand: Demand, settings: MemorySettings, gpu_layers: int) -> tuple[int, int]:
-    """Bytes of weights, and of what works beside them: as seen, else as estimated."""
+    """Bytes of weights, and of what works beside them: as seen, else as estimated. What binds answers may be needed at any
+    time."""
     working = demand.buffers
     if working is None:
         working = working_bytes(demand.shape, demand.plan, max(settings.smallest_window, demand.shape.trained))
     if memory.where == "RAM":
-        return demand.shape.weights, working + demand.overhead
+        return demand.shape.weights, working + demand.overhead + binding_bytes(demand.shape)
     return weights_on_gpu(demand.shape, gpu_layers), working + demand.overhead if gpu_layers else 0
 
 

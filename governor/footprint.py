@@ -20,6 +20,7 @@ SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may 
 SCORED_ROWS = 16  # never fewer are computed together, however long the pool is
 LOGIT_ROWS = 64  # of a batch may have logits, or one a sequence: answers, and what is drafted for them
 STATE_BYTES = 4  # recurrent state is f32
+BOUND_WORD_BYTES = 500  # of a vocabulary, for what binds answers to schemas
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,12 @@ def working_bytes(shape: ModelShape, plan: KvPlan, cells: int, logits: int = 0) 
     scores = 0 if plan.flash_attention else rows * score_bytes(shape.heads, padded(cells)) * 9 // 8
     word = 4 * shape.vocabulary
     return max(mask + max(activations, scores), (logits or logit_rows(sequences)) * word) + sequences * word
+
+
+def binding_bytes(shape: ModelShape) -> int:
+    """Bytes of RAM for what binds answers to schemas and calls of tools, whatever runs on a GPU. It is made for the first
+    of them, and stays."""
+    return shape.vocabulary * BOUND_WORD_BYTES
 
 
 def logit_rows(sequences: int) -> int:

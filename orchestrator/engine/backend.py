@@ -137,6 +137,11 @@ class Backend(Protocol):
     threads: int  # that compute on the CPU; may be set at any time and holds from the next step on
     tokens: int  # of the vocabulary: every id is below it
 
+    @property
+    def binds(self) -> bool:
+        """Whether what binds answers to schemas was made: it takes memory from the first of them on."""
+        ...
+
     def open(self, cells: int, sequences: int) -> Memory:
         """`sequences` of the memory may be fewer. Raises BackendError when it cannot be had."""
         ...

@@ -138,6 +138,7 @@ class FakeBackend:
 
     tokens = 1 << 31  # bytes alone have texts
     threads = 1
+    binds = False
 
     def __init__(
         self, end_every: int = 40, trained_context: int = 131072, *, ranges: bool = True, constant: bool = False

@@ -529,6 +529,7 @@ class EngineSnapshot:
     waiting: int = 0
     prefilling: str = ""
     kv_bytes: int = 0
+    binds: bool = False  # what binds answers to schemas is in memory
     steps: int = 0
     prefill_share: float = 1.0
     counters: Mapping[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from governor.budget import Demand, MemoryBudget, Ours, Outlook, why_scarce
 from governor.embedding import EmbeddingCost, why_away
-from governor.footprint import KvPlan, bytes_per_token, working_bytes
+from governor.footprint import KvPlan, binding_bytes, bytes_per_token, working_bytes
 from governor.model_shape import ModelShape
 from governor.monitor import Reads, SensorSampler
 from governor.offload import Offload, shares_of
@@ -226,8 +226,10 @@ class Machine:
             self._widest = max(known, key=lambda pool: pool.buffers)
         here, elsewhere = self._embedding_bytes()
         up = self._client.embedding.holds > 0
+        binding = binding_bytes(self._costs.shape)
+        bound = binding if self._client.snapshot.binds else 0
         weights = self._info.weight_bytes if self._info and self._client.pid is not None else 0
-        held = weights + sum(pool.bytes + pool.buffers for pool in pools) + here * up
+        held = weights + sum(pool.bytes + pool.buffers for pool in pools) + here * up + bound * (not self._on_gpu)
         demand = Demand(
             self._costs.shape,
             self._costs.plan,
@@ -237,7 +239,8 @@ class Machine:
             context=self._costs.context,
             measured=self._measured,
         )
-        self._sampler.report(Ours(frozenset(pids), held, demand, elsewhere, elsewhere * up, self._is_away))
+        beside, has = elsewhere + binding, elsewhere * up + bound
+        self._sampler.report(Ours(frozenset(pids), held, demand, beside, has, self._is_away))
 
     async def _follow_engine(self) -> None:
         while True:

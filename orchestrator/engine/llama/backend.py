@@ -69,6 +69,10 @@ class LlamaBackend:
     def threads(self, count: int) -> None:
         self.loaded.threads = count
 
+    @property
+    def binds(self) -> bool:
+        return self._grammars.begun
+
     def sampler(self, sampling: Sampling) -> LlamaSampler:
         constraint = self._grammars.constraint(sampling.schema, sampling.calls) if sampling.constrained else None
         return LlamaSampler(sampling, self._model, constraint)

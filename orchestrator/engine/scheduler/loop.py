@@ -324,6 +324,7 @@ class Loop:
             waiting=phases.count(Phase.WAITING),
             prefilling=first.job.floor if first else "",
             kv_bytes=sum(pool.memory.footprint for pool in pools),
+            binds=self.backend.binds,
             steps=self.counters.steps,
             prefill_share=self._limits.prefill_share,
             counters=self._figures(),

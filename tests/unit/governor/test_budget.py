@@ -19,7 +19,7 @@ from governor.budget import (
     room_of,
     weights_on_gpu,
 )
-from governor.footprint import KvPlan, kv_cost
+from governor.footprint import KvPlan, binding_bytes, kv_cost
 from governor.gguf import read_gguf
 from governor.model_shape import FootprintError, shape_of
 from governor.readings import MemoryReading
@@ -127,6 +127,13 @@ def test_without_gpu_ram_takes_its_place() -> None:
     assert (budget.where, budget.gpu_layers) == ("RAM", 0)
     assert budget.weights == LLAMA_8B.weights
     assert budget.cells > 0
+
+
+def test_what_binds_answers_is_in_ram_and_fixed_there_whether_it_was_made_or_not() -> None:
+    memory, words = MemoryReading("RAM", 32 * GIB, 30 * GIB, 1 * GIB), LLAMA_8B.vocabulary
+    assert granted(memory, buffers=300 * MIB).working == 300 * MIB + binding_bytes(LLAMA_8B)
+    assert granted(vram(24), buffers=300 * MIB).working == 300 * MIB
+    assert 40 * MIB < binding_bytes(LLAMA_8B) == words * binding_bytes(replace(LLAMA_8B, vocabulary=1))
 
 
 def test_a_small_gpu_takes_the_last_layers_and_ram_bounds_the_rest() -> None:

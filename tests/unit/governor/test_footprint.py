@@ -9,10 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from support.real_engine import ask, engine, load
 
 from governor.footprint import (
     KvPlan,
+    binding_bytes,
     bytes_per_token,
     cells_within,
     kv_cost,
@@ -213,6 +216,24 @@ def test_buffers_are_predicted_for_vocabularies_of_150_000_and_260_000_words(
             assert seen is not None
             predicted = working_bytes(shape, plan, cells) / MIB
             assert predicted == pytest.approx(seen[2], rel=0.15), (path.name, plan, cells)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", ["qwen_model", "gemma_model"])
+async def test_what_binds_answers_takes_what_was_planned_from_the_first_schema_on(
+    request: pytest.FixtureRequest, model: str
+) -> None:
+    path: Path = request.getfixturevalue(model)
+    async with engine(path) as client:
+        await load(client)
+        await ask(client, 15)
+        assert client.pid is not None
+        child = psutil.Process(client.pid)
+        before, bound = child.memory_info().rss, client.snapshot.binds
+        await ask(client, 15, schema='{"type": "boolean"}')
+        took, planned = child.memory_info().rss - before, binding_bytes(shape_of(read_gguf(path)))
+        assert (bound, client.snapshot.binds) == (False, True)
+        assert took == pytest.approx(planned, rel=0.15)
 
 
 def test_working_memory_grows_with_the_batch_and_with_the_pool(shapes: dict[str, tuple[Path, ModelShape]]) -> None:

@@ -9,13 +9,14 @@ from support.waiting import Told
 
 from codex.errors import CodexError
 from governor.embedding import EmbeddingCost
-from governor.footprint import KvPlan
+from governor.footprint import KvPlan, binding_bytes
 from governor.model_shape import Layer
 from governor.readings import SensorSnapshot
 from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
+from orchestrator.engine.messages import EngineSnapshot, PoolState
 from orchestrator.engine.model import EngineSpec
 from orchestrator.errors import OverBudget
 from orchestrator.machine.machine import Machine, ModelCosts
@@ -130,6 +131,29 @@ async def test_a_question_is_refused_with_the_numbers_where_the_limit_leaves_no_
         with pytest.raises(OverBudget, match=r"no token can be held: the model takes .* of RAM beside KV") as refused:
             _ = watched.machine.usable_grant
         assert "governor.vram_limit" in refused.value.hint
+
+
+class Held(NoCard):
+    """All that is ours holds so much RAM."""
+
+    own = 2 * GIB
+
+    def read(self, own_pids, now):
+        read = super().read(own_pids, now)
+        return replace(read, host=replace(read.host, ram_total=32 * GIB, ram_available=20 * GIB, ram_own=self.own))
+
+
+@pytest.mark.parametrize("binds", [False, True])
+async def test_what_binds_answers_is_counted_once_before_it_is_made_and_afterwards(binds):
+    watched = Watched()
+    watched.machine = Machine(Held(), SETTINGS, ModelCosts(SHAPE, KvPlan()), watched.client)
+    pool = PoolState("codex", 4_096, 4_096, 0, 0, 0, 1, bytes=0, buffers=50 * MIB)
+    watched.client.snapshot = EngineSnapshot(1, (pool,), binds=binds)
+    async with watched:
+        watched.machine.end_window_at(None)  # hears of the pool
+        await watched.machine.look()
+        bound = binding_bytes(SHAPE)
+        assert watched.machine.budget.working == 50 * MIB + bound + Held.own - bound * binds
 
 
 async def test_while_a_gpu_is_throttled_power_is_saved_and_prompts_get_half_of_their_time_beside_answers():
