@@ -17,7 +17,7 @@ Knows no language.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,7 +85,11 @@ class Question:
 
     def calls(self, name: str) -> bool:
         """Whether words of it are this name when they are put together."""
-        return flat(name) in self.compounds
+        return bool(self.compounds) and flat(name) in self.compounds
+
+    def calls_one(self, names: Iterable[str]) -> bool:
+        """Whether they are one of these names."""
+        return bool(self.compounds) and not self.compounds.isdisjoint(map(flat, names))
 
 
 def asked(question: str) -> Question:
@@ -208,6 +212,7 @@ def compounds(text: str, at_most: int = 6) -> list[str]:
     return list(dict.fromkeys(mark.join(run) for run in runs if len(run) > 1 for mark in ("", "_")))
 
 
+@lru_cache(maxsize=200_000)
 def flat(name: str) -> str:
     """A name as one word, however its parts are parted: `GZipMiddleware` and `gzip_middleware` are gzipmiddleware."""
     return name.replace("_", "").lower()

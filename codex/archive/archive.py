@@ -33,7 +33,7 @@ from codex.archive import queries, tables
 from codex.archive.folders import Folders
 from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, short_message
 from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
-from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch, Tables
+from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch, ReadChunks, Tables
 from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
 from codex.errors import ArchiveDamaged, ArchiveError
@@ -54,6 +54,7 @@ class Archive:
         self._session = LanceSession()
         self._open: dict[str, Tables] = {}
         self._defined: dict[str, Definitions] = {}
+        self._read: dict[str, ReadChunks] = {}
         self._revisions: Counter[str] = Counter()
         self._writing = threading.RLock()
 
@@ -181,8 +182,18 @@ class Archive:
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         """The chunks at these places with their texts; places that are gone are left out."""
-        with self._reading(codex) as opened:
-            return {} if opened is None else queries.read(opened.chunks, places)
+        revision = self._revisions[codex]  # before the read: a write meanwhile makes it stale
+        kept = self._read.get(codex)
+        if kept is None or kept.revision != revision:
+            kept = self._read[codex] = ReadChunks(revision)
+        known = kept.of(places)
+        if missing := [place for place in places if place not in known]:
+            with self._reading(codex) as opened:
+                read = {} if opened is None else queries.read(opened.chunks, missing)
+            if self._revisions[codex] == revision:
+                kept.learn(read)
+            known.update(read)
+        return known
 
     def chunks(self, codex: str) -> Iterator[ChunkMatch]:
         """All chunks, in any order, with score 0: what a graph is made of. One by one: of a million, all are gigabytes."""
@@ -225,12 +236,14 @@ class Archive:
                 opened.mark.close()
             self._open.clear()
             self._defined.clear()
+            self._read.clear()
             self._session = LanceSession()
             self._remembered.close()
 
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
         self._defined.pop(codex, None)
+        self._read.pop(codex, None)
         opened = self._open.pop(codex, None)
         if opened is not None:
             opened.mark.close()

@@ -23,10 +23,10 @@ import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from codex.archive.lance import ReadingMark
+from codex.archive.lance import LANCE_ERRORS, ReadingMark
 from codex.archive.prepare import PreparedChunk
 from codex.archive.substring_index import may_hold
 from codex.trees.roles import GENERATED
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _CHECK = 8  # hex digits
 _MOST = 150_000  # 60 MB
+_MOST_READ = 4_000_000  # characters of chunks that were read
 _EXACT_READ = 200  # chunks looked through for a string before the files are that may hold it
 _FEW_PATHS = 500  # looked up by their paths; of more, all chunks are read at the same price
 _IN_LIST = 500  # values in one condition: the parser is recursive
@@ -45,8 +46,7 @@ _SCANNED = 8_192  # rows read at once when all are read
 _DEFINERS = 64  # `__init__`, `get`, `main`: a name that so many chunks define says nothing, and costs time
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ChunkPlace:
+class ChunkPlace(NamedTuple):  # a search hashes and orders a thousand: a dataclass does both in Python
     """Lines `start`–`end` (1-based, inclusive) of a file: one chunk."""
 
     path: str
@@ -54,8 +54,7 @@ class ChunkPlace:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkMatch:
+class ChunkMatch(NamedTuple):  # hundreds are made for a search: a frozen dataclass takes four times as long
     """A chunk of the index, without its text. `score` is BM25, comparable within one answer only.
 
     `names` are what it defines, `references` the names that it uses, `digest` its file's: only where its text is read too.
@@ -117,6 +116,27 @@ class RowCache:
         every = list(fresh.values())  # before searches add theirs
         self._values = fresh
         return every if rows <= _MOST else None
+
+
+class ReadChunks:
+    """Chunks with their texts that were read of one `revision` of an archive, which is what makes them right: the next
+    questions about the same code show them again. Thread-safe: it only grows, until there is too much and all goes."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self._chunks: dict[ChunkPlace, tuple[ChunkMatch, str]] = {}
+        self._characters = 0
+
+    def of(self, places: Iterable[ChunkPlace]) -> dict[ChunkPlace, tuple[ChunkMatch, str]]:
+        """Those of these places that are known."""
+        known = self._chunks
+        return {place: known[place] for place in places if place in known}
+
+    def learn(self, read: Mapping[ChunkPlace, tuple[ChunkMatch, str]]) -> None:
+        if self._characters > _MOST_READ:
+            self._chunks, self._characters = {}, 0
+        self._chunks.update(read)
+        self._characters += sum(len(text) for _, text in read.values())
 
 
 @dataclass(frozen=True)
@@ -196,7 +216,7 @@ def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[
     asked = set(places)
     found = zip(map(decode_match, _values(rows, "card")), *(_values(rows, column) for column in columns), strict=True)
     return {
-        one.place: (replace(one, digest=of_file), _checked(one.place, text, digest))
+        one.place: (one._replace(digest=of_file), _checked(one.place, text, digest))
         for one, text, digest, of_file in found
         if one.place in asked
     }
@@ -309,7 +329,12 @@ def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> An
     from lancedb.background_loop import LOOP
 
     async def answer(there: Any) -> Any | None:
-        return await asked(there).to_arrow() if not some or await there.count_rows() else None
+        try:
+            return await asked(there).to_arrow()
+        except LANCE_ERRORS:
+            if some and not await there.count_rows():  # counted only now: it is a trip of its own
+                return None
+            raise
 
     return LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
 

@@ -85,7 +85,7 @@ def rank(
         for path in {*by_file, *whole}
     }
     highest = _BELOW_BEST * max(words.values(), default=0.0)
-    for path in {match.place.path for match in chunks if any(map(question.calls, match.names))}:
+    for path in {match.place.path for match in chunks if question.calls_one(match.names)}:
         words[path] = max(words[path], highest * (_CALLED + (1 - _CALLED) * words[path]))
     linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     linked = _known(linked, by_file, chunks[0].score if chunks else 1.0, among)
@@ -134,7 +134,7 @@ def _raised(
 def _raise(question: Question, match: ChunkMatch) -> float:
     names = {*match.symbol.split(".")[-2:], *match.names} - {""}
     spoken = max((_spoken(question, name) for name in names), default=0.0)
-    exact = bool(question.names.intersection(match.names)) or any(map(question.calls, match.names))
+    exact = bool(question.names.intersection(match.names)) or question.calls_one(match.names)
     return 1 + _NAME_RAISE * spoken + (_EXACT_RAISE if exact else 0.0)
 
 

@@ -7,7 +7,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from codex.archive.prepare import PreparedChunk, PreparedDocument, batches, prepare
 from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch
@@ -134,7 +134,7 @@ class MemoryArchive:
         asked = set(places)
         stored = self._files(codex)
         return {
-            _place(one): (replace(_match(one), digest=stored.files[one.chunk.path].digest), one.chunk.text)
+            _place(one): (_match(one)._replace(digest=stored.files[one.chunk.path].digest), one.chunk.text)
             for one in stored.chunks()
             if _place(one) in asked
         }

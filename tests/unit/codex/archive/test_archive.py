@@ -11,6 +11,7 @@ import pytest
 from codex.archive import archive as module
 from codex.archive import queries, tables
 from codex.archive.archive import Archive
+from codex.archive.queries import ChunkPlace
 from codex.documents import Document, digest_of
 from codex.errors import ArchiveDamaged
 from codex.vectors.embedder import Space
@@ -33,6 +34,22 @@ def test_another_process_finds_what_was_stored(tmp_path: Path) -> None:
     assert again.held("c") == held
     assert [match.place.path for match in again.matches("c", ["shared_b"], 5)] == ["b.py"]
     assert [place.path for place in again.definitions("c", ["shared_a"])["shared_a"]] == ["a.py"]
+
+
+def test_a_chunk_is_read_once_of_a_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = stored(tmp_path)
+    places = archive.definitions("c", ["shared_a", "shared_b"])
+    (a,), (b,) = places["shared_a"], places["shared_b"]
+    asked: list[list[ChunkPlace]] = []
+    read = queries.read
+    monkeypatch.setattr(queries, "read", lambda table, wanted: asked.append(list(wanted)) or read(table, wanted))
+    first = archive.at("c", [a])
+    assert archive.at("c", [a]) == first
+    assert archive.at("c", [b, a]).keys() == {a, b}
+    assert asked == [[a], [b]]
+    archive.replace("c", [document("a.py", "def shared_a():\n    return 2\n")])
+    assert "return 2" in archive.at("c", [a])[a][1]
+    assert asked[2:] == [[a]]
 
 
 def test_a_warmed_archive_shows_what_was_written_since_and_after_folding(tmp_path: Path) -> None:

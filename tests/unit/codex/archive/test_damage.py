@@ -116,12 +116,12 @@ def test_a_panic_in_lancedb_is_damage_too(tmp_path: Path) -> None:
     archive = Archive(tmp_path)
     texts = {name: f"def {name}(x):\n    return other(x)\n" * 30 for name in NAMES}
     archive.index("c", [document(f"{name}.py", text) for name, text in texts.items()])
-    places = archive.definitions("c", ["shared_3"])["shared_3"][:1]
-    assert [match.symbol for match, _ in archive.at("c", places).values()] == ["shared_3"]
+    known, other = (archive.definitions("c", [name])[name][:1] for name in ("shared_3", "shared_4"))
+    assert [match.symbol for match, _ in archive.at("c", known).values()] == ["shared_3"]
     for path in tmp_path.glob("*/chunks.lance/data/*.lance"):
         path.write_bytes(random.Random(0).randbytes(path.stat().st_size))
     with pytest.raises(ArchiveDamaged, match="LanceDB gave up"):
-        archive.at("c", places)
+        archive.at("c", other)
     assert archive.held("c") == {}
     archive.index("c", [document("a.py", "def again():\n    return 1\n")])
     assert [match.place.path for match in archive.matches("c", ["again"], 1)] == ["a.py"]
