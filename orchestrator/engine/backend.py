@@ -154,12 +154,16 @@ class Backend(Protocol):
         """A constrained one may take a second, unless that is `compiled`. Raises SchemaRefused."""
         ...
 
+    def unbound(self, sampling: Sampling) -> Sampler:
+        """Whose calls can be read, as the control tokens that they are written with have their text, and are not bound."""
+        ...
+
     def compiled(self, sampling: Sampling) -> bool:
         """Whether it is known what came of compiling its schema and its calls."""
         ...
 
     def encode(self, texts: Sequence[str], *, control: bool) -> list[list[int]]:
-        """May be called from another thread while a step runs; so may `pieces`, `sampler` and `compiled`."""
+        """May be called from another thread while a step runs; so may `pieces`, `sampler`, `unbound` and `compiled`."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> bytes: ...

@@ -163,6 +163,9 @@ class FakeBackend:
     def sampler(self, sampling: Sampling) -> FakeSampler:
         return FakeSampler(sampling)
 
+    def unbound(self, sampling: Sampling) -> FakeSampler:
+        return FakeSampler(sampling)
+
     def compiled(self, sampling: Sampling) -> bool:
         del sampling
         return False

@@ -30,7 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -38,6 +38,7 @@ from typing import NoReturn
 import psutil
 
 from orchestrator.engine.backend import Backend, BackendError, Sampler, SamplerMade, SchemaRefused, Watch
+from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.checkpoints.coding import coding_of
 from orchestrator.engine.checkpoints.file import CheckpointWritten, folder_of, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
@@ -301,7 +302,8 @@ class SchemaSamplers:
     """Makes the samplers of constrained jobs, in a thread beside the loop: `post` takes them as they are made.
 
     One at a time, because the steps miss each core that compiles; a small schema goes before larger ones,
-    but each fourth one is the one that has waited longest. One that is compiled already waits for none.
+    but each fourth one is the one that has waited longest. One that is compiled already waits for none. Nor do answers with
+    the calls that are being prepared, which takes seconds for a large vocabulary: those are not bound.
     """
 
     def __init__(self, backend: Backend, post: Callable[[object], None], watch: Watch) -> None:
@@ -311,17 +313,21 @@ class SchemaSamplers:
         self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each job taken
         self._wanted: dict[int, Sampling] = {}  # by ticket, in the order in which they came
         self._compiles = False
+        self._preparing: ToolRules | None = None
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
 
     def take(self, job: InferenceJob) -> None:
         """Returns at once."""
         if self._backend.compiled(job.sampling):
             self._post(SamplerMade(job.ticket, self._made(job.sampling)))
-            return
-        self._want(job.ticket, job.sampling)
+        elif job.sampling == replace(job.sampling, schema="", calls=self._preparing):
+            self._post(SamplerMade(job.ticket, self._backend.unbound(job.sampling)))
+        else:
+            self._want(job.ticket, job.sampling)
 
     def prepare(self, sampling: Sampling) -> None:
         """Compiles it, and so whatever the first one of a vocabulary takes. Returns at once."""
+        self._preparing = sampling.calls
         self._want(NOBODY, sampling)
 
     def _want(self, ticket: int, sampling: Sampling) -> None:
@@ -354,7 +360,9 @@ class SchemaSamplers:
     def _give(self, ticket: int, made: Sampler | SchemaRefused) -> None:
         if ticket != NOBODY:
             self._post(SamplerMade(ticket, made))
-        elif isinstance(made, SchemaRefused):
+            return
+        self._preparing = None
+        if isinstance(made, SchemaRefused):
             log.warning("the model's own tools are not bound: %s", made)
         else:
             made.close()

@@ -14,6 +14,7 @@ import llama_cpp as lib
 from governor.architectures import windows_have_ranges
 from orchestrator.engine.backend import Run
 from orchestrator.engine.llama import native
+from orchestrator.engine.llama.calls import written_with
 from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel, StateSizes
@@ -76,6 +77,15 @@ class LlamaBackend:
     def sampler(self, sampling: Sampling) -> LlamaSampler:
         constraint = self._grammars.constraint(sampling.schema, sampling.calls) if sampling.constrained else None
         return LlamaSampler(sampling, self._model, constraint)
+
+    def unbound(self, sampling: Sampling) -> LlamaSampler:
+        texts = written_with(sampling.calls.form) if sampling.calls else ()
+        tokens = {
+            token for text in texts for token in self.vocabulary.template(text) if not self.vocabulary.text([token])
+        }
+        vocabulary = lib.llama_model_get_vocab(self._model)
+        spelled = {token: lib.llama_vocab_get_text(vocabulary, token) for token in tokens}
+        return LlamaSampler(sampling, self._model, spelled=spelled)
 
     def compiled(self, sampling: Sampling) -> bool:
         return self._grammars.knows(sampling.schema, sampling.calls)

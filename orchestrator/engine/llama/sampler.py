@@ -4,7 +4,8 @@ Only tokens with finite logits are chosen. Knows no context and no cells.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import llama_cpp as lib
 import numpy as np
@@ -22,11 +23,20 @@ Logits = NDArray[np.float32]
 
 
 class LlamaSampler:
-    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns llama.cpp's samplers until `close`."""
+    """One ticket's chain: penalties, top-k, top-p, min-p, temperature, draw. Owns llama.cpp's samplers until `close`.
+    `spelled`: control tokens that have a text, where there is no constraint that says so."""
 
-    def __init__(self, sampling: Sampling, model: object, constraint: Constraint | None = None) -> None:
+    def __init__(
+        self,
+        sampling: Sampling,
+        model: object,
+        constraint: Constraint | None = None,
+        *,
+        spelled: Mapping[int, bytes] = MappingProxyType({}),
+    ) -> None:
         self._sampling = sampling
         self._constraint = constraint
+        self._spelled = constraint.spelled if constraint is not None else spelled
         plain = sampling.greedy and sampling.repeat_penalty == 1.0
         self._chain = None if plain else make_chain(sampling, model)
 
@@ -50,7 +60,7 @@ class LlamaSampler:
 
     def spelled(self, token: int) -> bytes:
         """Of a control token that a call is written with; nothing for any other token."""
-        return self._constraint.spelled.get(token, b"") if self._constraint is not None else b""
+        return self._spelled.get(token, b"")
 
     def accept(self, token: int) -> None:
         if self._chain is not None:

@@ -10,12 +10,15 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from support.call_forms import HERMES
 from support.waiting import SOON
 
 from orchestrator.engine.backend import Run, SchemaRefused
+from orchestrator.engine.calling import OfferedTool, ToolRules
 from orchestrator.engine.child.worker import Frontend, SchemaSamplers, Watchdog, Worker, core_times, overrun
 from orchestrator.engine.fake import FakeBackend, FakeMemory, FakeSampler
 from orchestrator.engine.messages import (
@@ -45,6 +48,7 @@ from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
 
 FLOOR = array("I", range(10))
+CALLS = ToolRules(HERMES, (OfferedTool("now", '{"properties": {}}'),))
 
 
 # -- the frontend
@@ -117,8 +121,8 @@ class Compiling(FakeBackend):
         self.known = set[str]()
 
     def sampler(self, sampling: Sampling) -> FakeSampler:
-        if sampling.schema and not self.compiled(sampling):
-            self.begun.put(sampling.schema)
+        if sampling.constrained and not self.compiled(sampling):
+            self.begun.put(sampling.schema or "calls")
             assert self.allowed.acquire(timeout=SOON)
         if len(sampling.schema) == 1:
             raise SchemaRefused("a letter")
@@ -174,6 +178,26 @@ def test_what_is_prepared_is_compiled_beside_answers_and_a_refusal_of_it_ends_no
         wire.send([job(2, "[]")])
         backend.allowed.release()
         assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
+
+
+def test_while_the_prepared_calls_are_compiled_answers_with_them_are_not_bound_and_others_wait() -> None:
+    backend, prepared = Compiling(), Sampling(calls=CALLS)
+    with child(backend) as (wire, heard):
+        wire.send([Prepare(prepared)])
+        assert backend.begun.get(timeout=SOON) == "calls"
+        wire.send(
+            [
+                replace(job(1), sampling=Sampling(calls=replace(CALLS, required=True))),
+                replace(job(2), sampling=prepared),
+            ]
+        )
+        assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
+        backend.allowed.release(2)
+        assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
+        wire.send([replace(job(3), sampling=prepared)])
+        assert backend.begun.get(timeout=SOON) == backend.begun.get(timeout=SOON) == "calls"
+        backend.allowed.release()
+        assert (end := ended(heard)).ticket == 3 and end.outcome is Outcome.DONE
 
 
 def test_a_small_schema_is_compiled_before_larger_ones_that_wait_and_one_called_off_is_not_compiled() -> None:

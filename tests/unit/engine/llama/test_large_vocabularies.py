@@ -68,6 +68,15 @@ def test_a_call_begins_with_the_text_of_its_control_token(backend: LlamaBackend,
     assert bool(found.spelled) == (backend.encode(["<|tool_call>"], control=True)[0] == [found.token])
 
 
+def test_calls_that_are_not_bound_are_written_with_the_same_text(backend: LlamaBackend) -> None:
+    form = CallForm("<|tool_call>", "<|tool_call>", "{", "}<tool_call|>")
+    sampling = Sampling(calls=ToolRules(form, (OfferedTool("now", '{"properties": {}}'),)))
+    ids = [one for each in backend.encode(["<|tool_call>", "<tool_call|>", "<|channel>"], control=True) for one in each]
+    bound, unbound = backend.sampler(sampling), backend.unbound(sampling)
+    texts = ([one.spelled(token) or backend.pieces([token]) for token in ids] for one in (bound, unbound))
+    assert next(texts) == next(texts)
+
+
 def answered(backend: LlamaBackend, memory: Memory, sampling: Sampling) -> bytes:
     sampler, ids = backend.sampler(sampling), backend.encode(["{}"], control=False)[0]
     prompt = len(ids)
