@@ -32,12 +32,15 @@ from orchestrator.engine.messages import (
     LoadFailed,
     Outcome,
     PutFloor,
+    Sampling,
     Shutdown,
     Wire,
     bytes_to_ids,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+
+GREEDY = Sampling()
 
 
 class Ours:
@@ -90,18 +93,29 @@ class Ours:
         self.wire.send([Encode(0, tuple(texts))])
         return encoded.result(timeout=60)
 
-    def ask(self, floor: Ids, tail: Ids, max_tokens: int, pool: str = "", owner: int = 0) -> Running:
+    def ask(
+        self,
+        floor: Ids,
+        tail: Ids,
+        max_tokens: int,
+        pool: str = "",
+        owner: int = 0,
+        sampling: Sampling = GREEDY,
+    ) -> Running:
         """Floors of one `pool` share what their beginnings have in common; without a name each has its own. Tails of one
         `owner` share likewise."""
         ticket, name = next(self.tickets), self.floor(floor, pool)
         running = self.running[ticket] = Running()
-        self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner, max_tokens)])
+        self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner, max_tokens, sampling)])
         return running
 
     def give_up(self, floor: Ids, tail: Ids, after_s: float) -> None:
         running = self.ask(floor, tail, 1)
         running.first.wait(after_s)
-        self.wire.send([Cancel(number) for number, one in self.running.items() if one is running])
+        self.cancel(running)
+
+    def cancel(self, running: Running) -> None:
+        self.wire.send([Cancel(number) for number, one in tuple(self.running.items()) if one is running])
 
     def floor(self, ids: Ids, pool: str) -> str:
         """A floor's ids cross once, as they do from the daemon."""

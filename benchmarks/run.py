@@ -23,6 +23,7 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import cases_calls  # noqa: E402
 import cases_codex  # noqa: E402 - scripts and benchmarks are programs, not packages
 import cases_coverage  # noqa: E402
 import cases_daemon  # noqa: E402
@@ -154,6 +155,7 @@ def chosen(
             **cases_shapes.cases(),
             **cases_symbols.cases(),
             **cases_schemas.cases(schemas),
+            **cases_calls.cases(),
         }
     )
     return {name: case for name, case in every.items() if text in name}

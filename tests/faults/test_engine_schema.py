@@ -6,9 +6,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+from support.call_forms import HERMES
+from support.hostile_schemas import EVERY_HOSTILE, MOST_MB, taking
 from support.real_engine import ask, code, collected, engine, load, question
 
+from orchestrator.engine.calling import OfferedTool, ToolRules
 from orchestrator.engine.messages import InferenceJob, Outcome, Reason
 
 pytestmark = pytest.mark.anyio
@@ -105,3 +109,39 @@ async def test_a_keyword_that_is_not_enforced_is_named(quoter_model: Path) -> No
         _, end = await ask(client, 15, schema=json.dumps({"type": "array", "uniqueItems": True}))
         assert (end.outcome, end.reason) == (Outcome.REFUSED, Reason.SCHEMA)
         assert "uniqueItems" in end.detail
+
+
+def calling(schema: str) -> ToolRules:
+    return ToolRules(HERMES, (OfferedTool("t0", taking(schema)),), required=True)
+
+
+def peak_mb(pid: int) -> float:
+    """Since `forget_peak`."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1000
+
+
+def forget_peak(pid: int) -> None:
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+@pytest.mark.parametrize("way", ["schema", "calls"])
+async def test_neither_a_hostile_schema_nor_all_that_are_kept_take_much_memory_of_the_child(
+    qwen_model: Path, way: str
+) -> None:
+    """On 151,936 words, as an answer's own schema and as the parameters of a tool."""
+    async with engine(qwen_model) as client:
+        await load(client)
+        asking = calling if way == "calls" else str
+        await ask(client, 15, **{way: asking('{"type": "boolean"}')})
+        assert client.pid is not None
+        child, took = psutil.Process(client.pid), dict[str, float]()
+        at_first = child.memory_info().rss / 1e6
+        for schema in EVERY_HOSTILE:
+            forget_peak(client.pid)
+            before = peak_mb(client.pid)
+            await ask(client, 15, **{way: asking(schema)})
+            took[schema] = peak_mb(client.pid) - before
+        assert max(took.values()) <= MOST_MB
+        assert child.memory_info().rss / 1e6 - at_first <= MOST_MB
+        assert client.restarts == 0

@@ -21,6 +21,13 @@ def pattern(text: str) -> str:
     return json.dumps({"type": "string", "pattern": text})
 
 
+def taking(schema: str) -> str:
+    """The parameters of a tool whose one argument is this."""
+    inside = json.loads(schema)
+    places = {key: inside.pop(key) for key in ("$defs", "definitions") if key in inside}
+    return json.dumps({"type": "object", "properties": {"a": inside}, "required": ["a"], **places})
+
+
 HOLDING = [
     "^((a|a|a)*){1000}(b+)+$",
     "^((a?){100}){30}b$",

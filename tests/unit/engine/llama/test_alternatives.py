@@ -29,8 +29,6 @@ APART: dict[str, Any] = {
     "alternatives within one": {**REFERRED, "oneOf": [{"anyOf": EITHER}, {"type": "null"}]},
     "a property that the other has not": {"oneOf": [owning("a"), owning("b")]},
     "a property that the other forbids": {"oneOf": [owning("a"), {"type": "object", "additionalProperties": False}]},
-    "lengths": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 4}]},
-    "numbers": {"oneOf": [{"type": "integer", "maximum": 3}, {"type": "number", "minimum": 3.5}]},
     "a tree": {"$defs": {"tree": {"oneOf": [{"type": "integer"}, BRANCH]}}, "$ref": "#/$defs/tree"},
 }
 UNDECIDED: dict[str, Any] = {
@@ -43,6 +41,8 @@ UNDECIDED: dict[str, Any] = {
     "others are allowed": {"oneOf": [owning("a", additionalProperties=True), owning("b")]},
     "merged with a property of the other": {"oneOf": [{"allOf": [owning("a"), owning("b")]}, owning("b")]},
     "a tag that nobody requires": {"oneOf": [tagged("a"), tagged("b")]},
+    "lengths": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 4}]},
+    "numbers": {"oneOf": [{"type": "integer", "maximum": 3}, {"type": "number", "minimum": 3.5}]},
     "patterns": {"oneOf": [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}]},
 }
 

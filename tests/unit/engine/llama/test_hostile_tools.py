@@ -1,6 +1,5 @@
 """Tools come from clients as schemas do: none holds up or ends the process, in whatever form the model writes calls."""
 
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 import llama_cpp as lib
 import pytest
 from support.call_forms import CODER, HERMES, PYTHONIC
-from support.hostile_schemas import EVERY_HOSTILE, HOLDING, LONGEST_S, pattern, token_times
+from support.hostile_schemas import EVERY_HOSTILE, HOLDING, LONGEST_S, pattern, taking, token_times
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
@@ -21,13 +20,6 @@ from orchestrator.engine.vocab import Vocabulary
 ROOT = Path(__file__).resolve().parents[4]
 FORMS = {"one JSON object": HERMES, "raw texts": CODER, "as in Python": PYTHONIC}
 MOST_S = 3.0  # of a thread, to compile the tools of one question
-
-
-def taking(schema: str) -> str:
-    """The parameters of a tool whose one argument is this."""
-    inside = json.loads(schema)
-    places = {key: inside.pop(key) for key in ("$defs", "definitions") if key in inside}
-    return json.dumps({"type": "object", "properties": {"a": inside}, "required": ["a"], **places})
 
 
 def rules(form: CallForm, *parameters: str, strict: bool = False) -> ToolRules:

@@ -238,6 +238,18 @@ def test_what_a_grammar_forces_is_computed_in_one_step_and_is_the_same(noise: Ll
     assert (forced.end.drafted, forced.loop.counters.drafts) == (0, 0), "what is forced is no guess"
 
 
+def test_the_head_of_a_call_costs_one_step(noise: LlamaBackend) -> None:
+    """Up to what the model has to choose: the value of the first argument."""
+    floor, tail, head = noise.encode(
+        [SHORT, ASKED, '<call>\n{"name": "compute_the_area", "arguments": {"area_of_the_whole":'], control=False
+    )
+    first, whole = (
+        Asked(noise, floor, tail, drafts=True, most=most, sampling=Sampling(calls=CALLING)) for most in (1, len(head))
+    )
+    assert len(head) > 15
+    assert whole.steps == first.steps + 1, "the first token comes of the prompt's own step"
+
+
 def test_a_forced_text_ends_with_the_tokens_that_were_asked_for(noise: LlamaBackend) -> None:
     floor, tail = noise.encode([SHORT, ASKED], control=False)
     for most in range(1, 12):
