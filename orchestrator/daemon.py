@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from orchestrator.wire.places import VERSION
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from orchestrator.api.server import OwnServer
     from orchestrator.bootstrap import Exchange
     from orchestrator.model_switch import ModelSwitch
     from orchestrator.program import Program
@@ -66,10 +67,11 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
         return await built(wanted, paths, lambda setting: switch.to(setting))
 
     program = await build(settings)
-    from orchestrator.api.server import serve
+    from orchestrator.api.server import OwnServer, serve
     from orchestrator.errors import translated
 
     app = app_of(settings, program, stop)
+    server = OwnServer(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
     switch = switch_of(settings, paths, program, app, build)
     with translated():  # damage within a database shows when its rows are read
         await program.start()
@@ -77,8 +79,8 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     unless_served.pop_all()
     gc.freeze()  # what was imported and built stays: 0.1 s and more, in which nothing else runs, to look it through again
     try:
-        async with reported(lambda: app.state.service, notifier), ended_when_idle(settings, app, listeners, stop):
-            await serve(app, listeners, stop, grace_s=settings.serve.shutdown_grace)
+        async with reported(lambda: app.state.service, notifier), ended_when_idle(settings, app, server):
+            await serve(server)
     finally:
         await switch.stop()
 
@@ -195,16 +197,15 @@ def computing(program: "Program") -> str:
 
 
 @asynccontextmanager
-async def ended_when_idle(
-    settings: Settings, app: "Starlette", listeners: Sequence[Listener], stop: asyncio.Event
-) -> AsyncIterator[None]:
-    """Sets `stop` once nobody has asked for `serve.idle_exit`, where systemd starts the next daemon: who connects meanwhile
-    waits in the socket's queue, which is systemd's. TCP is nobody's then, so a daemon that listens there stays."""
+async def ended_when_idle(settings: Settings, app: "Starlette", server: "OwnServer") -> AsyncIterator[None]:
+    """Stops the server once nobody has asked for `serve.idle_exit`, where systemd starts the next daemon: who connects from
+    then on is not accepted, and waits in the socket's queue, which is systemd's. TCP is nobody's then, so a daemon that
+    listens there stays."""
     idle_s = settings.serve.idle_exit
-    if not idle_s or not all(one.is_systemds for one in listeners):
+    if not idle_s or not all(one.is_systemds for one in server.listeners):
         yield
         return
-    watching = asyncio.create_task(when_idle(idle_s, lambda: work_of(app), stop), name="idle exit")
+    watching = asyncio.create_task(when_idle(idle_s, lambda: work_of(app, server), server.stop), name="idle exit")
     try:
         yield
     finally:
@@ -212,18 +213,21 @@ async def ended_when_idle(
         await asyncio.gather(watching, return_exceptions=True)
 
 
-def work_of(app: "Starlette") -> tuple[bool, int]:
-    """Whether somebody is served or something is computed or loaded; and how many requests there ever were."""
+def work_of(app: "Starlette", server: "OwnServer") -> tuple[bool, int]:
+    """Whether somebody is served or may ask on an open connection, or something is computed or loaded; and how many
+    requests there ever were."""
     program: Program = app.state.service
     snapshot, floors = program.client.snapshot, program.reports.floors
     computed = any(floors.progress(codex) for codex in floors.codices())
     engine = snapshot.running or snapshot.waiting
     waited = not program.model_ready().done()
-    return bool(app.state.gate.inside or engine or computed or waited or program.loads.names()), app.state.gate.entered
+    work = server.asking or app.state.gate.inside or engine or computed or waited or program.loads.names()
+    return bool(work), app.state.gate.entered
 
 
 async def when_idle(idle_s: float, work: Callable[[], tuple[bool, int]], stop: asyncio.Event) -> None:
-    """By the event loop's clock, which no change of the wall clock moves."""
+    """By the event loop's clock, which no change of the wall clock moves. Nothing happens between the last look and the
+    end: whoever was accepted before it is seen by it."""
     clock = asyncio.get_running_loop().time
     since, before = clock(), -1
     while clock() < since + idle_s:

@@ -32,7 +32,8 @@ from orchestrator.wire.places import HEADER
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
-FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", "/v1/events"})  # neither held nor counted by the gate
+EVENTS = "/v1/events"
+FREE = frozenset({"/health", "/healthz", "/readyz", "/v1/model", EVENTS})  # neither held nor counted by the gate
 QUESTIONS = (
     "/v1/chat/completions",
     "/v1/completions",

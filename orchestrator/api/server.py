@@ -3,6 +3,9 @@
 Accepting is our own: asyncio's retries at once where no descriptor is left, with a traceback each time, and knows no cap.
 Every listener has a cap of its own, so that clients of TCP, who need no token to connect, cannot keep the owner out of
 the Unix socket. At its cap a listener accepts no more until a connection ends; others wait in the kernel's queue.
+
+Once it is told to stop it accepts nobody on a socket that is systemd's: who has connected there waits for the next daemon.
+On a socket of our own nobody comes next, so who connects until it is closed is told that the daemon stops.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from orchestrator.api.app import EVENTS
 from orchestrator.api.http import error_reply, packed
 from orchestrator.api.sigils import STATE_KEY, peer_of
 from orchestrator.api.sockets import Listener
@@ -36,24 +40,17 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger("lorekeep.api")
 
 
-async def serve(
-    app: ASGIApp,
-    listeners: Sequence[Listener],
-    stop: asyncio.Event,
-    *,
-    grace_s: float = 10.0,
-) -> None:
-    """Returns after `stop` is set and running answers have ended, or `grace_s` later. Closes the listeners."""
-    server = OwnServer(config(app, grace_s), raised_descriptors())
-    serving = asyncio.ensure_future(server.serve(sockets=[listener.socket for listener in listeners]))
-    stopping = asyncio.ensure_future(stop.wait())
+async def serve(server: "OwnServer") -> None:
+    """Returns after `server.stop` is set and running answers have ended, or its grace later. Closes its listeners."""
+    serving = asyncio.ensure_future(server.serve(sockets=[listener.socket for listener in server.listeners]))
+    stopping = asyncio.ensure_future(server.stop.wait())
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
     finally:
         stopping.cancel()
-        for listener in listeners:
+        for listener in server.listeners:
             listener.close()
 
 
@@ -91,24 +88,25 @@ def most_connections(family: int, descriptors: int) -> int:
 
 
 class Accepting:
-    """Accepts on one listening socket, at most `most` connections at a time."""
+    """Accepts on one listening socket, at most `most` connections at a time. `open`: how many there are."""
 
-    def __init__(self, server: "OwnServer", listening: socket.socket, most: int) -> None:
+    def __init__(self, server: "OwnServer", listener: Listener, most: int) -> None:
+        self.open = 0
         self._server = server
-        self._socket = listening
+        self._listener = listener
+        self._socket = listener.socket
         self._most = most
         self._loop = asyncio.get_running_loop()
-        self._open = 0
         self._reading = False
         self._closed = False
         self._complaint = Complaint()
         self._tasks: set[asyncio.Task[Any]] = set()
-        listening.setblocking(False)
+        self._socket.setblocking(False)
         self._resume()
 
     def left(self) -> None:
         """One of its connections has ended."""
-        self._open -= 1
+        self.open -= 1
         self._resume()
 
     def close(self) -> None:
@@ -119,7 +117,7 @@ class Accepting:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _resume(self) -> None:
-        if not (self._closed or self._reading or self._open >= self._most):
+        if not (self._closed or self._reading or self.open >= self._most):
             self._loop.add_reader(self._socket, self._accept)
             self._reading = True
 
@@ -129,7 +127,10 @@ class Accepting:
             self._reading = False
 
     def _accept(self) -> None:
-        while self._open < self._most:
+        if self._server.stop.is_set() and self._listener.is_systemds:
+            self.close()
+            return
+        while self.open < self._most:
             try:
                 connection, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -142,11 +143,11 @@ class Accepting:
                 self._loop.call_later(RETRY_S, self._resume)
                 return
             connection.setblocking(False)
-            self._open += 1
+            self.open += 1
             task = self._loop.create_task(self._connect(connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._complaint.say("%d connections are open: more are accepted as these end", self._open)
+        self._complaint.say("%d connections are open: more are accepted as these end", self.open)
         self._pause()
 
     async def _connect(self, connection: socket.socket) -> None:
@@ -175,21 +176,33 @@ class Complaint:
 
 
 class OwnServer(uvicorn.Server):
-    """uvicorn's server with our own accepting, and without its signal handlers."""
+    """uvicorn's server with our own accepting, and without its signal handlers. It ends once `stop` is set; running answers
+    may take `grace_s` more."""
 
-    def __init__(self, config: uvicorn.Config, descriptors: int) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: ASGIApp, listeners: Sequence[Listener], stop: asyncio.Event, *, grace_s: float = 10.0
+    ) -> None:
+        super().__init__(config(app, grace_s))
+        self.servers: list[Any] = []
+        self.listeners = listeners
+        self.stop = stop
         self.malformed = Complaint()
-        self._descriptors = descriptors
+        self._descriptors = raised_descriptors()
+
+    @property
+    def asking(self) -> int:
+        """Connections on which somebody asks or may ask next: all but those on which events are followed."""
+        following = sum(one.follows for one in self.server_state.connections if isinstance(one, PeerProtocol))
+        return sum(int(one.open) for one in self.servers) - following
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - of `listeners`
         await self.lifespan.startup()
-        self.servers: list[Any] = [
-            Accepting(self, one, most_connections(one.family, self._descriptors)) for one in sockets or ()
+        self.servers = [
+            Accepting(self, one, most_connections(one.socket.family, self._descriptors)) for one in self.listeners
         ]
         self.started = True
 
@@ -208,6 +221,11 @@ class PeerProtocol(HttpToolsProtocol):
         self._in_head = True
         self._arrived = 0  # bytes of the head, or of chunks' heads and trailers since the last byte of body
         self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether events are sent on it now."""
+        return self.cycle is not None and not self.cycle.response_complete and self.cycle.scope["path"] == EVENTS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         wrapped = transport.get_extra_info("socket")  # asyncio's TransportSocket: the same methods, not the same class

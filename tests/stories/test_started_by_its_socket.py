@@ -2,15 +2,18 @@
 
 import json
 import shutil
+import signal
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from private_daemon import LORE, end_with_parent, readiness_socket
 from support.forks import ForkedDaemon
-from support.house import ONE_THREAD, begun, codebase, question
+from support.house import CODES, ONE_THREAD, begun, codebase, question, until
 from support.waiting import SOON
+
+from orchestrator.cli.client import unix_connection
 
 pytestmark = pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd's tools are not here")
 IDLE_S = 1.5
@@ -43,6 +46,24 @@ def in_front(daemon, held):
             pass_fds=(held.fileno(),),
             preexec_fn=end_with_parent,
         )
+
+
+@contextmanager
+def asked(daemon, vault):
+    """A question that has been sent to the socket, whoever answers it."""
+    with closing(unix_connection(daemon.socket)) as connection:
+        said = {"role": "user", "content": question(vault)}
+        body = {"model": "lore", "messages": [said], "max_completion_tokens": 8, "lore": {"codex": "vaults"}}
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.sock.settimeout(SOON)
+        yield connection
+
+
+def answered(connection):
+    reply = connection.getresponse()
+    text = reply.read().decode()
+    assert reply.status == 200, text
+    return json.loads(text)["choices"][0]["message"]["content"].strip()
 
 
 def heard(notify):
@@ -82,6 +103,26 @@ def test_nothing_is_lost_between_two_daemons_that_the_socket_starts(daemon):
         assert "4815162" in json.dumps(turns)
         assert second.wait(SOON) == 0, daemon.log_end()
     assert daemon.socket.exists(), "it is systemd's to remove"
+
+
+def test_a_question_that_comes_as_the_daemon_ends_is_answered_by_it_or_by_the_next_one(daemon):
+    code = codebase(daemon.folder / "vaults")
+    with listening(daemon.socket) as held:
+        first = in_front(daemon, held)
+        assert daemon.lore("load", code, "--wait", "--no-watch").returncode == 0
+        first.send_signal(signal.SIGSTOP)
+        with asked(daemon, "zebra") as question_in_time:
+            with pytest.raises(subprocess.TimeoutExpired):
+                first.wait(2 * IDLE_S)  # both are there when it goes on: the question, and the end of its time
+            first.send_signal(signal.SIGCONT)
+            assert answered(question_in_time).startswith(CODES["zebra"])
+
+        until(lambda: '"idle_s"' in daemon.log.read_text())
+        with asked(daemon, "walrus") as question_too_late:
+            assert first.wait(SOON) == 0, daemon.log_end()
+            second = in_front(daemon, held)
+            assert answered(question_too_late).startswith(CODES["walrus"])
+        assert second.wait(SOON) == 0, daemon.log_end()
 
 
 def test_a_daemon_with_a_socket_of_its_own_never_ends_by_itself(daemon):

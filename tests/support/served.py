@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from support.small_service import SmallService
 
 from orchestrator.api.app import create_app
-from orchestrator.api.server import serve
+from orchestrator.api.server import OwnServer, serve
 from orchestrator.api.sigils import Sigils
 from orchestrator.api.sockets import listen, listen_tcp, tcp_hosts
 from orchestrator.settings import Settings
@@ -65,7 +65,8 @@ def served(
         hosts=tcp_hosts(address),
         unknown_model=unknown,
     )
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve(app, listeners, stop, grace_s=1.0)))
+    server = OwnServer(app, listeners, stop, grace_s=1.0)
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve(server)))
     thread.start()
     try:
         yield Served(folder / "lore.sock", service, loop, app, address)

@@ -51,11 +51,13 @@ from orchestrator.engine.messages import (
     OVERRUN_LEAST_SECONDS,
     OVERRUN_STATUS,
     Cancel,
+    Completion,
     Decode,
     DecodedText,
     Encode,
     Encoded,
     EngineReady,
+    FromChild,
     InferenceJob,
     LoadFailed,
     Prepare,
@@ -168,7 +170,7 @@ class Worker:
             backend,
             spec.sequences,
             Limits(spec.batch, drafts=spec.drafts),
-            wire.send,
+            self._tell,
             time.monotonic,
             store_of(backend, spec, partial(self._inbox.put, CheckpointWritten())),
             partial(watchdog.watch, "a step"),
@@ -241,6 +243,11 @@ class Worker:
                 yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()
+
+    def _tell(self, messages: list[FromChild]) -> None:
+        """An end comes behind the picture that has it: who is answered and looks at once is not told that it runs still."""
+        ends = any(isinstance(message, Completion) for message in messages)
+        self._wire.send([self._loop.snapshot(), *messages] if ends else messages)
 
     def _publish(self) -> None:
         now = time.monotonic()

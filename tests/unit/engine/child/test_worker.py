@@ -30,6 +30,7 @@ from orchestrator.engine.messages import (
     DecodedText,
     Encode,
     Encoded,
+    EngineSnapshot,
     Grant,
     InferenceJob,
     Outcome,
@@ -154,6 +155,18 @@ def child(backend: FakeBackend) -> Iterator[tuple[Wire, Iterator[object]]]:
 
 def ended(heard: Iterator[object]) -> Completion:
     return next(message for message in heard if isinstance(message, Completion))
+
+
+def test_an_end_is_heard_behind_the_picture_that_has_it() -> None:
+    with child(FakeBackend(end_every=1 << 30)) as (wire, heard):
+        wire.send([job(1)])
+        pictures = list[EngineSnapshot]()
+        for message in heard:
+            if isinstance(message, EngineSnapshot):
+                pictures.append(message)
+            if isinstance(message, Completion):
+                break
+        assert (pictures[-1].running, pictures[-1].counters["generated_tokens"]) == (0, 3)
 
 
 def test_while_a_schema_is_compiled_texts_are_read_and_questions_that_came_later_are_answered() -> None:
