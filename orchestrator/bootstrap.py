@@ -220,7 +220,7 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
         library, residents, lifecycle, loads, floors, states, machine, client, watchers, upkeep, reports, model_ready
     )
     desk = Identities(paths.identities, files, identities, floors, model_ready.count, residents.warm_all)
-    moved = FloorFiles(client, floors, identities, library.expect, library.knows)
+    moved = FloorFiles(client, floors, identities, states, library.expect, library.knows)
     return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports, moved)
 
 

@@ -42,7 +42,7 @@ from orchestrator.codices.coverages import (
     whole_tokens,
 )
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
-from orchestrator.codices.state import CodexState, CodexStateStore, FrozenLevels
+from orchestrator.codices.state import BroughtLevels, CodexState, CodexStateStore, FrozenLevels
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget, translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.composing import Floor
@@ -155,6 +155,7 @@ class CodexBuilder:
         sizes = CoverageSizes(full, skeleton, full if skeleton is None else skeleton, () if whole else ("full",))
         await asyncio.to_thread(self.store.sized, name, sizes)
         decision, why_not = (keep, ()) if keep else decided(sizes, room, source.settings, source.forced, strict=strict)
+        brought = await asyncio.to_thread(self._brought, source, decision.coverage)
         if decision.coverage is Coverage.FULL and whole is not None:
             view, tokens = whole, full
         elif decision.coverage is Coverage.NONE:
@@ -163,7 +164,11 @@ class CodexBuilder:
             view, tokens, decision = await self._graded(source, whole, identity, decision, heading, report)
         chunks = await asyncio.to_thread(self.chunks, name)
         log = await asyncio.to_thread(self.library.catalog.amendments, name, source.generation.number)
-        return await self.amended(source.state(view, tokens, sizes, decision, why_not, chunks), log)
+        state = source.state(view, tokens, sizes, decision, why_not, chunks)
+        if brought is not None:
+            told = await asyncio.to_thread(self._why_of_no_use, source, brought, decision)
+            state = replace(state, notices=(*state.notices, *told))
+        return await self.amended(state, log)
 
     async def with_changes(self, name: str, state: CodexState | None) -> tuple[CodexState | None, int]:
         """What changed on disk, in the codex's log, its archive and its state; and how many entries of the log are new.
@@ -217,6 +222,44 @@ class CodexBuilder:
             own, wished, notices = LoreFile(), None, (*notices, f"{fault}")
         settings, share = settings_of(own, self.settings), own.numbers.get("rebase_share")
         return _BuildSource(codex, generation, room, settings, share, None if keep else forced or wished, notices)
+
+    # -- as a floor that was computed elsewhere
+
+    def _brought(self, source: "_BuildSource", coverage: Coverage) -> BroughtLevels | None:
+        """How that was made, if one came. Of the same files in this coverage its levels become those of this generation,
+        where they fit."""
+        name, number = source.codex.name, source.generation.number
+        brought = self.store.expected(name)
+        if (
+            brought is not None
+            and brought.made.levels
+            and brought.tier == coverage
+            and brought.is_of(source.generation)
+        ):
+            self.store.freeze(name, number, coverage, brought.made)
+        return brought
+
+    def _why_of_no_use(
+        self, source: "_BuildSource", brought: BroughtLevels, decision: CoverageDecision
+    ) -> tuple[str, ...]:
+        """Why its prefix is computed here all the same, or a part of it. It is expected no more but in another coverage."""
+        name, tier = source.codex.name, decision.coverage
+        if not brought.is_of(source.generation):
+            self.store.expect_no_more(name)
+            return ("the imported prefix is of other files: from the first that differs it is computed",)
+        if brought.tier != tier:
+            told = (
+                f"the imported prefix has the coverage {brought.tier}, and this codex has {tier} here: it is computed"
+            )
+            return (f"{told}; `lore load` with --tier {brought.tier} asks for the imported one",)
+        self.store.expect_no_more(name)
+        levels = self.store.frozen(name, source.generation.number).get(tier)
+        if not brought.made.levels or levels == brought.made:
+            return ()
+        told = (
+            f"the imported prefix was made for {brought.made.tokens:,} tokens, and here it may have {decision.tokens:,}"
+        )
+        return (f"{told}: it shows other files, and is computed from the first that differs",)
 
     # -- whole
 

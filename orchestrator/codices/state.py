@@ -9,9 +9,11 @@ identity files have changed since. A damaged file is begun again, also when the 
 anew, and a coverage must be named again.
 """
 
+import hashlib
+import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sqlite3 import Connection
@@ -70,8 +72,14 @@ SCHEMA = (
         PRIMARY KEY (codex, tier)
     );
     """,
+    """
+    CREATE TABLE brought (
+        codex TEXT PRIMARY KEY, files TEXT NOT NULL, tier TEXT NOT NULL, tokens INTEGER NOT NULL, levels TEXT NOT NULL
+    );
+    """,
 )
 STATES = "floors.sqlite3"
+BROUGHT = "brought"  # of codices that are still to be loaded
 TABLES = ("touched", "frozen", "wished", "compared", "asked", "stood", "halted", "sized")
 Work = Callable[[Connection], object]  # inside a transaction
 _MOST = 1 << 20  # a count beyond says nothing more
@@ -207,8 +215,28 @@ class FrozenLevels:
     tokens: int
 
 
+@dataclass(frozen=True)
+class BroughtLevels:
+    """How the floor of a codex was made that was computed elsewhere. `files`: a digest of them, in their order. No levels
+    in a coverage that chooses among no files."""
+
+    files: str
+    tier: str
+    made: FrozenLevels
+
+    @staticmethod
+    def of(order: Sequence[tuple[str, str]], tier: str, made: FrozenLevels) -> "BroughtLevels":
+        """`order`: paths with the digests of their texts."""
+        return BroughtLevels(hashlib.sha256(json.dumps([*map(list, order)]).encode()).hexdigest(), tier, made)
+
+    def is_of(self, generation: Generation) -> bool:
+        """Whether the generation has the same files in the same order."""
+        order = [(one.path, one.digest) for one in generation.entries]
+        return self == BroughtLevels.of(order, self.tier, self.made)
+
+
 class CodexStateStore:
-    """Methods may be called from any thread. `wish`, `rewish`, `halt` and `resume` raise DiskFull."""
+    """Methods may be called from any thread. `wish`, `rewish`, `halt`, `resume` and `expect` raise DiskFull."""
 
     def __init__(self, path: Path) -> None:
         self._file = Renewable(path, SCHEMA, "coverages that were forced must be named again")
@@ -339,6 +367,26 @@ class CodexStateStore:
         unkept = {tier: made for (name, tier), (of, made) in self._unkept.items() if (name, of) == (codex, generation)}
         return {tier: FrozenLevels(*kept) for tier, *kept in rows} | unkept
 
+    # -- how a floor was made that came from elsewhere
+
+    def expect(self, codex: str, brought: BroughtLevels) -> None:
+        """For the next load under this name."""
+        row = (codex, brought.files, brought.tier, brought.made.tokens, brought.made.levels)
+        self._write(codex, execution("INSERT OR REPLACE INTO brought VALUES (?, ?, ?, ?, ?)", *row))
+
+    def expected(self, codex: str) -> BroughtLevels | None:
+        rows = self._read("SELECT files, tier, levels, tokens FROM brought WHERE codex = ?", codex)
+        if not rows:
+            return None
+        files, tier, levels, tokens = rows[0]
+        return BroughtLevels(files, tier, FrozenLevels(levels, tokens))
+
+    def expect_no_more(self, codex: str) -> None:
+        """It was used, or can be of no use."""
+        self._written(codex, execution("DELETE FROM brought WHERE codex = ?", codex), f"{codex} is expected still")
+
+    # -- which identity a floor was made of
+
     def now_resident(self, codex: str, what: ResidentIdentity) -> None:
         """The codex's floor of this version was resident last. Where it cannot be written, a restart computes the newest
         version while somebody waits."""
@@ -419,7 +467,7 @@ def execution(statement: str, *values: object) -> Work:
 
 
 def clear(database: Connection, codex: str) -> None:
-    for table in TABLES:
+    for table in (*TABLES, BROUGHT):
         database.execute(f"DELETE FROM {table} WHERE codex = ?", (codex,))  # noqa: S608 - those of the schema
 
 

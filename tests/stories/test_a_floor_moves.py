@@ -4,7 +4,19 @@ import os
 import shutil
 
 import pytest
-from support.house import CODES, ask, blocks, cached_whole, codebase, counters, living, shown, until, write_vault
+from support.house import (
+    CODES,
+    WHOLE_WINDOW,
+    ask,
+    blocks,
+    cached_whole,
+    codebase,
+    counters,
+    living,
+    shown,
+    until,
+    write_vault,
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +66,80 @@ def test_a_codex_that_has_changed_is_exported_once_it_is_laid_out_anew(moved):
     assert there.lore("codex", "reload", "vaults").returncode == 0
     written = there.json("codex", "export", "vaults", file.with_name("changed"))
     assert written["tokens"] == shown(there, "vaults")["floor_tokens"]
+
+
+# -- coverages that choose among the files
+
+
+def with_long_bodies(folder):
+    """Signatures of all fit in a small window, and some of the bodies."""
+    body = "".join(f"    value = value * {line} + other\n" for line in range(30))
+    for number in range(40):
+        (folder / f"part{number}.py").write_text(
+            f"def part_{number}(value: int, other: int):\n{body}    return value\n"
+        )
+
+
+def with_many_signatures(folder):
+    """Not even the signatures of all fit there."""
+    for number in range(60):
+        names = [f"part_{number}_{at}" for at in range(1 + number % 7 * 6)]
+        text = "\n\n".join(f"def {name}(value: int, other: str):\n    return value, other" for name in names)
+        (folder / f"part{number}.py").write_text(text)
+
+
+TIERS = {"skeleton+hot": with_long_bodies, "map": with_many_signatures, "none": with_many_signatures}
+
+
+def of_window(models, tokens):
+    return living(models, environment={"LORE_MODEL__CONTEXT": str(tokens)})
+
+
+def moved_between(there, here, tier, *options):
+    """Loads and exports there, takes in and loads here; what the import said and what the load said, and the computed
+    tokens of that."""
+    code, file = codebase(there.folder / "large"), there.folder / "large.floor"
+    TIERS[tier](code)
+    assert there.lore("load", code, "--wait", *(("--tier", "none") if tier == "none" else ())).returncode == 0
+    assert shown(there, "large")["tier"] == tier
+    ask(there, "zebra", codex="large")
+    written, taken = there.json("codex", "export", "large", file), here.json("codex", "import", file)
+    assert (taken["tier"], taken["tokens"], taken["notices"]) == (tier, written["tokens"], [])
+    before = counters(here)["computed_tokens"]
+    loaded = here.json("load", shutil.copytree(code, here.folder / "copy"), "--name", "large", "--wait", *options)
+    return loaded["codex"], counters(here)["computed_tokens"] - before
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_what_a_coverage_shows_of_each_file_moves_with_it_to_where_another_load_would_show_more(models, tier):
+    options = ("--tier", "none") if tier == "none" else ()
+    with of_window(models, 8_192) as there, of_window(models, 9_216) as here:
+        codex, computed = moved_between(there, here, tier, *options)
+        assert (codex["tier"], codex["notices"], computed) == (tier, [], 0)
+        assert codex["tier_tokens"] == shown(there, "large")["tier_tokens"]
+        assert ask(here, "walrus", codex="large")["answer"] == ask(there, "walrus", codex="large")["answer"]
+
+
+def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_computed(models):
+    whole = int(WHOLE_WINDOW["LORE_MODEL__CONTEXT"])
+    with of_window(models, 8_192) as there, of_window(models, whole) as here:
+        codex, computed = moved_between(there, here, "skeleton+hot")
+        assert codex["tier"] == "full"
+        (notice,) = codex["notices"]
+        assert "the imported prefix has the coverage skeleton+hot, and this codex has full here" in notice
+        assert "--tier skeleton+hot" in notice
+        assert computed >= codex["tier_tokens"] / 2
+
+
+def test_where_files_are_others_the_load_says_that_a_part_is_computed(models):
+    with of_window(models, 8_192) as there, of_window(models, 8_192) as here:
+        code, file = codebase(there.folder / "large"), there.folder / "large.floor"
+        with_long_bodies(code)
+        assert there.lore("load", code, "--wait").returncode == 0
+        there.json("codex", "export", "large", file)
+        here.json("codex", "import", file)
+        copy = shutil.copytree(code, here.folder / "copy")
+        write_vault(copy, "walrus", "7654321")
+        (notice,) = here.json("load", copy, "--name", "large", "--wait")["codex"]["notices"]
+        assert notice == "the imported prefix is of other files: from the first that differs it is computed"
+        assert shown(here, "large")["tier"] == "skeleton+hot"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.codices.floor_files import END, MANIFEST, Manifest, SegmentFile, head, padding
+from orchestrator.codices.floor_archive import END, MANIFEST, Manifest, SegmentFile, head, padding
 from orchestrator.engine.checkpoints.file import SegmentHeader, write
 from orchestrator.engine.checkpoints.manager import segments
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from support.floor_archives import IDS, PARTS, ROOT, archive, begin, chain, files, manifest, member
 
 from formatters.context import IdentityView
-from orchestrator.codices.floor_files import END, FloorFiles, Incoming, head, padding
+from orchestrator.codices.floor_archive import END, Incoming, head, padding
+from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.floors import ServingIdentity
+from orchestrator.codices.state import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import folder_of
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.messages import UNSEEN
@@ -64,7 +66,19 @@ class Desk:
         view = IdentityView(name="lorekeep", version="v1")
         identities = SimpleNamespace(now=lambda codex, name: ServingIdentity(view))
         known = lambda name: name in self.loaded  # noqa: E731
-        self.files = FloorFiles(self.engine, SimpleNamespace(), identities, self.orders.__setitem__, known)  # type: ignore[arg-type]
+        self.states = CodexStateStore(Path(self.engine.spec.cache_folder or self.engine.folder) / "floors.sqlite3")
+        self.files = FloorFiles(
+            self.engine,  # type: ignore[arg-type]
+            SimpleNamespace(),  # type: ignore[arg-type]
+            identities,  # type: ignore[arg-type]
+            self.states,
+            self.orders.__setitem__,
+            known,
+        )
+
+    def close(self) -> None:
+        self.engine.store.close()
+        self.states.close()
 
     async def take(self, raw: bytes, step: int = 1000) -> ImportedFloor:
         async def body() -> Any:
@@ -81,7 +95,7 @@ class Desk:
 def desk(tmp_path: Path) -> Any:
     made = Desk(Engine(EngineSpec("model", cache_folder=str(tmp_path / "cache"), disk_budget=1 << 20)))
     yield made
-    made.engine.store.close()
+    made.close()
 
 
 @pytest.fixture
@@ -122,7 +136,7 @@ async def test_room_is_made_for_it_and_what_it_brings_stays(tmp_path: Path, kept
     assert all(small.engine.store.holds(name) for name, _ in kept)
     assert small.engine.store.bytes <= 20_000
     assert sum(path.stat().st_size for path in small.engine.folder.iterdir()) == small.engine.store.bytes
-    small.engine.store.close()
+    small.close()
 
 
 async def test_who_may_not_find_it_is_told(desk: Desk, kept: list[tuple[str, bytes]]):
@@ -130,9 +144,16 @@ async def test_who_may_not_find_it_is_told(desk: Desk, kept: list[tuple[str, byt
     told = await desk.take(archive(kept, tier="map", identity_version="v2"))
     loaded, coverage, identity = told.notices
     assert "lore codex drop demo" in loaded
-    assert "the coverage is map" in coverage
+    assert "the coverage is map, and the file does not list" in coverage
     assert "version v2 there and v1 here" in identity
     assert desk.orders == {}
+
+
+async def test_what_a_coverage_shows_of_each_file_is_kept_for_the_first_load(desk: Desk, kept: list[tuple[str, bytes]]):
+    order = (("a.py", "d1"), ("b.py", "d2"))
+    told = await desk.take(archive(kept, tier="map", order=order, levels="02", level_tokens=900))
+    assert told.notices == ()
+    assert desk.states.expected("demo") == BroughtLevels.of(order, "map", FrozenLevels("02", 900))
 
 
 def test_a_tar_of_any_other_program_has_the_same_members(kept: list[tuple[str, bytes]]):
@@ -188,7 +209,7 @@ async def test_more_than_checkpoints_may_take_is_over_budget(tmp_path: Path, kep
     with pytest.raises(OverBudget, match="checkpoints may take"):
         await small.take(archive(kept))
     assert small.left() == []
-    small.engine.store.close()
+    small.close()
 
 
 async def test_where_no_checkpoints_are_kept_it_says_so(desk: Desk, kept: list[tuple[str, bytes]]):
@@ -245,6 +266,11 @@ def link(name: str) -> bytes:
     return found.tobuf(tarfile.GNU_FORMAT)
 
 
+def with_levels(kept: list[tuple[str, bytes]], levels: str) -> bytes:
+    said = manifest(kept).model_dump_json().replace('"levels":""', f'"levels":"{levels}"')
+    return member("manifest.json", said.encode())
+
+
 def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[bytes, str]]:
     (first, raw), *rest = kept
     whole, begins = archive(kept), begin(manifest(kept))
@@ -258,6 +284,8 @@ def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[byte
         "deep JSON": (member("manifest.json", b"[" * 100_000) + END, "no JSON"),
         "a list": (member("manifest.json", b"[]") + END, "format"),
         "another format": (begin(manifest(kept, format=2)) + whole[len(begins) :], "format 2"),
+        "a level too few": (with_levels(kept, "3"), "number of levels"),
+        "a level of no kind": (with_levels(kept, "7"), "wrong levels"),
         "no segments": (member("manifest.json", b'{"format": 1}') + END, "wrong"),
         "a name with dots": (begins.replace(first.encode(), b"../" * 21 + b"x"), "header|wrong"),
         "a path outside": (begins + member("../../x.kv", raw) + END, "does not follow"),
@@ -280,7 +308,8 @@ def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[byte
 
 WAYS = (
     "nothing", "no tar", "zeros", "no manifest", "a giant manifest", "no JSON", "deep JSON", "a list", "another format",
-    "no segments", "a name with dots", "a path outside", "an absolute path", "a link", "a giant segment", "another order",
+    "a level too few", "a level of no kind", "no segments", "a name with dots", "a path outside", "an absolute path",
+    "a link", "a giant segment", "another order",
     "one too few", "no end", "something behind", "a swapped content", "more tokens than it has", "without its beginning",
     "a conversation",
 )  # fmt: skip
@@ -288,7 +317,11 @@ WAYS = (
 
 def outside(folder: Path) -> list[Path]:
     """What lies anywhere but on the other machine."""
-    return [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "there"]
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.parent.name != "there" and not path.name.startswith("floors.sqlite3")
+    ]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -316,7 +349,7 @@ async def test_a_full_disk_is_told_and_nothing_stays(desk: Desk, kept: Any, monk
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("orchestrator.codices.floor_files.os.fsync", full)
+    monkeypatch.setattr("orchestrator.codices.floor_archive.os.fsync", full)
     with pytest.raises(LoreError, match="No space left on device"):
         await desk.take(archive(kept))
     assert desk.left() == []
@@ -338,7 +371,7 @@ def test_a_bit_that_flips_on_the_way_is_refused_or_was_in_words(
         assert desk.left() == []
     else:
         assert {path.stem: path.read_bytes() for path in desk.engine.folder.iterdir()} == dict(kept)
-    desk.engine.store.close()
+    desk.close()
 
 
 @given(st.integers(0, 1 << 20))

@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+import pkgutil
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from codex.searching.search import ChunkHit
 from codex.vectors.filling import Filled
 from governor.budget import MemoryBudget
 from governor.readings import GpuReading, HostReading
+from orchestrator import wire
 from orchestrator.answering.sessions import Session
-from orchestrator.codices.floor_files import Manifest
+from orchestrator.codices.floor_archive import Manifest
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, StepTimes, TicketState
@@ -79,6 +82,10 @@ SOURCES: dict[str, object] = {
 class Place(ReplyShape):
     path: str
     why: str = ""
+
+
+for module in pkgutil.iter_modules(wire.__path__, "orchestrator.wire."):
+    import_module(module.name)  # a class is known as a shape once its module has been imported
 
 
 def below(shape: type[ReplyShape]) -> Iterator[type[ReplyShape]]:
