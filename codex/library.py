@@ -23,7 +23,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -31,7 +31,7 @@ from typing import Protocol, TypeVar
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.documents import Document
-from codex.errors import LoadCancelled, NameTaken, SourceError, UnknownGeneration
+from codex.errors import GitError, LoadCancelled, NameTaken, SourceError, UnknownGeneration
 from codex.following.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.following.comparing import Differences, Glance, differences, held_in
 from codex.ingest import Ingest, IngestResult
@@ -41,6 +41,7 @@ from codex.progress import Cancelled, Meter, OnProgress, never, silent
 from codex.reload_match import free_name, is_reload, name_from, reloaded_name, spec_of, stored_request, valid_name
 from codex.settings import LibrarySettings
 from codex.trees import opening, sources
+from codex.trees.git import Git, available
 from codex.trees.lore_file import LoreFile
 from codex.trees.opening import MultiRootTree
 from codex.trees.port import TreeState
@@ -254,6 +255,14 @@ class Library:
     def histories(self, name: str) -> list[opening.History]:
         """Where git keeps the codex's commits. Raises UnknownCodex, SourceError."""
         return opening.histories_of(self._job(self.request(name), silent, never).source, self._clones)
+
+    def commit(self, name: str, named: str) -> str | None:
+        """The full name of a commit of the codex's repositories, None where none of them has it. Raises UnknownCodex,
+        SourceError."""
+        for history in self.histories(name) if available() else ():
+            with suppress(GitError):
+                return Git(history.folder).resolve(named)
+        return None
 
     def release(self, name: str) -> None:
         """Drop all generations but the newest. Raises UnknownCodex."""

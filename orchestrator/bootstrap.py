@@ -261,11 +261,11 @@ def meaning_of(memories: MemoryStore, vectors: VectorIndex, meaning: Meaning) ->
 def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
     """Compares memories with the files of a codex as questions meet them."""
     files = files_of(storage, codices)
-    return Staleness(storage.memories, files.text_of, files.paths_of)
+    return Staleness(storage.memories, files.text_of, files.paths_of, files.commit_of)
 
 
 def files_of(storage: Storage, codices: CodexParts) -> CodexFiles:
-    return CodexFiles(storage.library.catalog, codices.residents)
+    return CodexFiles(storage.library, codices.residents)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _in_short(record: MemoryRecord) -> str:
 
 
 def _in_full(record: MemoryRecord) -> str:
-    cited = [f"{one.path}:{one.start}-{one.end}" if one.start else one.path for one in record.evidence]
+    cited = [one.place for one in record.evidence]
     about = f" about {', '.join(cited)}" if cited else ""
     head = record.with_doubt(f"{record.kind} of {_day(record.created)}, {record.state}{about}")
     return f"{head}:\n{record.text}"

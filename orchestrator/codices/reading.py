@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from codex.catalog.catalog import Catalog
 from codex.documents import lines
+from codex.library import Library
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.errors import NotFound, instead, translated
 
@@ -29,14 +29,14 @@ class LinesOfFile:
 class CodexFiles:
     """Every method raises NotFound for an unknown codex, LoreError for a catalog that cannot be read."""
 
-    catalog: Catalog
+    library: Library
     residents: ResidentCodices
 
     def text_of(self, codex: str, path: str) -> str | None:
         """None for what is no file of the codex, whatever lies on the disk."""
         with translated():
             found = self.residents.digests(codex, [path])
-            return self.catalog.document_by_digest(path, found[path]).text if path in found else None
+            return self.library.catalog.document_by_digest(path, found[path]).text if path in found else None
 
     def lines_of(self, codex: str, path: str, start: int, end: int) -> LinesOfFile:
         """From `start` to `end`, both from 1, as far as the file goes. Raises NotFound for what is no file or has no such
@@ -58,6 +58,11 @@ class CodexFiles:
             if text is None:
                 raise no_file(path, self.paths_of(codex))
         return sum(len(text) for text in texts.values() if text is not None)
+
+    def commit_of(self, codex: str, named: str) -> str | None:
+        """The full name of a commit in the repositories of its folders, None where none has it, or none is in git."""
+        with translated():
+            return self.library.commit(codex, named)
 
     def paths_of(self, codex: str) -> Collection[str]:
         with translated():

@@ -65,7 +65,7 @@ class Memories:
 
     def add(self, uid: int, sigil: str, codex: str | None, body: MemoryBody) -> MemoryView:
         """`codex`: the one that the body means, found by its name or the working directory."""
-        return view_of(self.store.add(self._new(uid, sigil, codex, body)))
+        return self._view(self.store.add(self._new(uid, sigil, codex, body)))
 
     def add_all(self, uid: int, sigil: str, bodies: Sequence[MemoryBody]) -> MemoriesImported:
         """What an export holds, all or nothing: a fault is told with the place of its memory, from 0."""
@@ -191,7 +191,7 @@ class Memories:
         return tuple(mark_of(one) for one in found)
 
     def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
-        return view_of(self.store.get(uid, id))
+        return self._view(self.store.get(uid, id))
 
     def all_of(
         self, uid: int, kind: str | None = None, codex: str | None = None, state: str | None = None
@@ -200,17 +200,24 @@ class Memories:
         of_codex = ANY if codex is None else None if codex == "none" else codex
         states = None if state is None else [self._state(state)]
         records = self.store.all_of(uid, kind=None if kind is None else self._kind(kind), codex=of_codex, states=states)
-        return tuple(map(view_of, records))
+        return self._views(uid, records)
 
     def review(self, uid: int) -> tuple[MemoryView, ...]:
         """What a person should look at. The code that memories are about is looked at first."""
         citing = self.store.records(f"uid = ? AND {CITING}", uid)
         for codex in {one.codex for one in citing if one.codex is not None}:
             self.staleness.check(codex, citing)
-        return tuple(map(view_of, self.store.review(uid)))
+        return self._views(uid, self.store.review(uid))
 
     def change(self, uid: int, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
-        return view_of(self._changed(uid, id, body))
+        return self._view(self._changed(uid, id, body))
+
+    def _view(self, record: MemoryRecord) -> MemoryView:
+        return self._views(record.uid, [record])[0]
+
+    def _views(self, uid: int, records: Sequence[MemoryRecord]) -> tuple[MemoryView, ...]:
+        usage = self.store.usage(uid, [one.id for one in records])
+        return tuple(view_of(one, usage[one.id].showings if one.id in usage else 0) for one in records)
 
     def _changed(self, uid: int, id: str, body: MemoryChange) -> MemoryRecord:  # noqa: A002
         match body.do:
@@ -308,7 +315,7 @@ def mark_of(found: Triggered) -> CensorMark:
     )
 
 
-def view_of(record: MemoryRecord) -> MemoryView:
+def view_of(record: MemoryRecord, showings: int) -> MemoryView:
     evidence = tuple(CitedCode.of(one) for one in record.evidence)
     return MemoryView.of(
         record,
@@ -319,6 +326,7 @@ def view_of(record: MemoryRecord) -> MemoryView:
         watches=_value(record.watches),
         severity=_value(record.severity),
         evidence=evidence,
+        showings=showings,
     )
 
 

@@ -176,13 +176,23 @@ def _name(record: "MemoryRecord | NewMemory") -> None:
 @dataclass(frozen=True)
 class CodeCitation:
     """Code that a memory is about: `path` in its codex, lines `start` to `end` from 1, both inclusive, 0 and 0 for the
-    whole file; `digest` of those lines' text (sha256, hex) as they were; the commit, '' where none is known."""
+    whole file; `digest` of those lines' text (sha256, hex) as they were; the commit, '' where none is known.
+
+    Without a path it is the commit as a whole, which never changes.
+    """
 
     path: str
     start: int = 0
     end: int = 0
     digest: str = ""
     commit: str = ""
+
+    @property
+    def place(self) -> str:
+        """As it is written: `PATH`, `PATH:START-END` or `commit HASH`."""
+        if not self.path:
+            return f"commit {self.commit}"
+        return f"{self.path}:{self.start}-{self.end}" if self.start else self.path
 
 
 @dataclass(frozen=True)

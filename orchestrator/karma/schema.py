@@ -134,6 +134,23 @@ MIGRATIONS = (
     """
     CREATE INDEX memories_by_codex ON memories (uid, codex, kind) WHERE codex IS NOT NULL;
     """,
+    # A citation may be a commit, without a path: one memory may have several. The columns of the key come first: with
+    # another order SQLite 3.40 takes some for empty in its check of integrity.
+    """
+    ALTER TABLE citations RENAME TO cited_files;
+    CREATE TABLE citations (
+        memory INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,
+        path TEXT NOT NULL,
+        start INTEGER NOT NULL,
+        end INTEGER NOT NULL,
+        "commit" TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        PRIMARY KEY (memory, path, start, end, "commit")
+    ) WITHOUT ROWID;
+    INSERT INTO citations SELECT memory, path, start, end, "commit", digest FROM cited_files;
+    DROP TABLE cited_files;
+    CREATE INDEX citations_by_path ON citations (path);
+    """,
 )
 
 

@@ -25,11 +25,17 @@ TextOf = Callable[[str, str], str | None]
 """The text of a path in a codex as it is now, None where it has none. In a worker thread. Raises LoreError."""
 PathsOf = Callable[[str], Iterable[str]]
 """The files of a codex as it is now. In a worker thread. Raises LoreError."""
+CommitOf = Callable[[str, str], str | None]
+"""The full name of a commit of a codex, None where it has none of that name. In a worker thread. Raises LoreError."""
 
 
 def no_others(_: str) -> Iterable[str]:
     """Of a codex whose other files are not looked into."""
     return ()
+
+
+def no_commit(_: str, __: str) -> None:
+    """Of a codex that is not in git."""
 
 
 MOST_SOUGHT = 8_000_000  # characters of other files that one look reads: half a second
@@ -87,6 +93,7 @@ class Staleness:
     store: MemoryStore
     text_of: TextOf
     paths_of: PathsOf = no_others
+    commit_of: CommitOf = no_commit
 
     def cited(self, codex: str | None, citations: Sequence[CodeCitation]) -> tuple[CodeCitation, ...]:
         """The same with digests of what they cite now. Of no codex nothing is known. Raises InvalidRequest for code that is
@@ -96,6 +103,8 @@ class Staleness:
     def _cited(self, codex: str, citation: CodeCitation) -> CodeCitation:
         if citation.digest:  # of an export: what it was then
             return citation
+        if not citation.path:
+            return replace(citation, commit=self._commit(codex, citation.commit))
         text = self.text_of(codex, citation.path)
         if text is None:
             raise InvalidRequest(f"codex {codex} has no file {citation.path}", "lore search finds what it has")
@@ -106,6 +115,14 @@ class Staleness:
                 f"it has {len(text.splitlines()):,} lines; cite START-END, from 1",
             )
         return replace(citation, digest=digest)
+
+    def _commit(self, codex: str, named: str) -> str:
+        found = self.commit_of(codex, named)
+        if found is None:
+            raise InvalidRequest(
+                f"codex {codex} has no commit {named}", "git log in its folder shows those that it has"
+            )
+        return found
 
     def check(self, codex: str, records: Sequence[MemoryRecord]) -> bool:
         """Marks those of this codex that may be outdated, and follows what moved; whether any did. Of a codex that is not

@@ -51,6 +51,7 @@ from orchestrator.karma.sizes import micro_of, summary_of
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
 HALF_LIFE_S = 7 * DAY_S  # of a showing
 LIST = "list:"  # subjects of lists: their entries stand beside each other
+MOST_VALUES = 500
 _TRIES = 8
 
 _COLUMNS = tuple(field.name for field in fields(MemoryRecord) if field.name != "evidence")
@@ -80,6 +81,11 @@ class MemoryUsage:
     showings: int
     shown: float
     referenced: float
+
+
+def batched(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Of one query each: SQLite takes a bounded number of values."""
+    return (values[first : first + MOST_VALUES] for first in range(0, len(values), MOST_VALUES))
 
 
 def marks(values: Sequence[object]) -> str:
@@ -311,7 +317,11 @@ class MemoryStore:
     def usage(self, uid: int, ids: Sequence[str], at: float | None = None) -> dict[str, MemoryUsage]:
         """Of those that were ever shown, by id, decayed to `at` (now)."""
         now = self._clock() if at is None else at
-        rows = self.read(f"{_USAGE} WHERE {OF_USER} AND id IN ({marks(ids)})", uid, *ids)
+        rows = [
+            row
+            for some in batched(ids)
+            for row in self.read(f"{_USAGE} WHERE {OF_USER} AND id IN ({marks(some)})", uid, *some)
+        ]
         faded = {one: decay(now - then) for one, *_, then in rows}
         return {one: MemoryUsage(count, seen * faded[one], used * faded[one]) for one, count, seen, used, _ in rows}
 
@@ -383,12 +393,11 @@ class MemoryStore:
 
     def _cited(self, ids: Sequence[str]) -> dict[str, tuple[CodeCitation, ...]]:
         found: dict[str, tuple[CodeCitation, ...]] = {}
-        for first in range(0, len(ids), 500):  # SQLite takes a bounded number of values
-            some = ids[first : first + 500]
+        for some in batched(ids):
             columns = 'id, path, start, end, digest, "commit"'
             rows = self.read(
                 f"SELECT {columns} FROM citations JOIN memories ON number = memory "  # noqa: S608 - question marks
-                f"WHERE id IN ({marks(some)}) ORDER BY path, start, end",
+                f'WHERE id IN ({marks(some)}) ORDER BY path, start, end, "commit"',
                 *some,
             )
             for one, *values in rows:
@@ -450,7 +459,7 @@ class MemoryStore:
 
 
 def _insert_citations(database: sqlite3.Connection, number: int | None, cited: Iterable[CodeCitation]) -> None:
-    rows = [(number, one.path, one.start, one.end, one.digest, one.commit) for one in cited]
+    rows = [(number, one.path, one.start, one.end, one.commit, one.digest) for one in cited]
     database.executemany("INSERT OR IGNORE INTO citations VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 

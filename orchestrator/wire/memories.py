@@ -1,8 +1,8 @@
 """What crosses the socket about memories."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from orchestrator.wire.base import Plain, ReplyShape, StrictRequest
 
@@ -20,7 +20,7 @@ LAST_MOMENT = 253_402_214_400.0  # 9999-12-31: a calendar has no later day, in n
 class CitedCode(ReplyShape):
     """Code that a memory is about."""
 
-    path: str = Field(description="the file, as its codex names it")
+    path: str = Field(description="the file, as its codex names it; empty: the commit as a whole")
     start: int = Field(0, description="first line, from 1; 0: the whole file")
     end: int = Field(0, description="last line")
     digest: str = Field("", description="sha256 of these lines as they were, and a mark of the first; empty: not known")
@@ -30,11 +30,19 @@ class CitedCode(ReplyShape):
 class CodeToCite(StrictRequest):
     """Code that a memory is to be about; the fields are those of `CitedCode`."""
 
-    path: Annotated[Plain, Field(max_length=4_096)] = Field(description="the file, as its codex names it")
+    path: Annotated[Plain, Field(max_length=4_096)] = Field(
+        "", description="the file, as its codex names it; left out: the commit as a whole"
+    )
     start: Line = Field(0, description="first line, from 1; 0: the whole file")
     end: Line = Field(0, description="last line")
     digest: str = Field("", description="of these lines as they were; empty: as they are now")
-    commit: str = Field("", description="the commit that they were seen in; empty where it is not known")
+    commit: Name = Field("", description="the commit that they were seen in, or that is cited without a path")
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.path and (not self.commit or self.start or self.end or self.digest):
+            raise ValueError("a path, with or without lines, or a commit alone")
+        return self
 
 
 class MemoryBody(StrictRequest):
@@ -122,6 +130,7 @@ class MemoryView(ReplyShape):
     created: float = Field(description="seconds since 1970")
     updated: float = Field(description="seconds since 1970")
     used: float = Field(description="last shown to a model, in seconds since 1970; 0: never")
+    showings: int = Field(description="how often it was shown to a model")
     source: str = Field(description="user, import, or the trace that it came from")
     sigil: str = Field(description="who made it")
     suspect: str = Field(description="why it may be outdated: the code that it is about changed")

@@ -1,5 +1,7 @@
 """Memories as a user meets them: kept, shown to the model, superseded, forgotten, carried to another machine."""
 
+import subprocess
+
 import pytest
 from support.house import hits, living, over_socket, remembered, reply, revived, until
 
@@ -160,6 +162,40 @@ def test_a_memory_turns_suspect_when_the_code_that_it_cites_is_edited(house):
     assert [one["id"] for one in house.json("memory", "review")["memories"]] == [added["id"]]
     wrong = house.lore("memory", "add", "x", "-c", "cited", "--cite", "cache.py:9")
     assert (wrong.returncode, "it has 3 lines" in wrong.stderr) == (2, True)
+
+
+def test_a_memory_cites_commits_of_its_codex_and_they_go_along_with_an_export(house, tmp_path):
+    code = house.folder / "committed"
+    code.mkdir()
+    (code / "a.py").write_text("pass\n")
+    git(code, "init", "-q")
+    git(code, "add", ".")
+    git(code, "commit", "-q", "-m", "first")
+    first = git(code, "rev-parse", "HEAD")
+    git(code, "commit", "-q", "--allow-empty", "-m", "second")
+    second = git(code, "rev-parse", "HEAD")
+    house.json("load", str(code), "--wait")
+    both = ("--cite", f"commit:{first[:8]}", "--cite", "commit:HEAD")
+    added = add(house, "We chose to pass.", "--kind", "decision", "-c", "committed", *both)
+    assert {(one["path"], one["commit"]) for one in added["evidence"]} == {("", first), ("", second)}
+    page = house.lore("memory", "show", added["id"]).stdout
+    assert f"commit {first[:12]}" in page
+    assert f"commit {second[:12]}" in page
+    wrong = house.lore("memory", "add", "x", "-c", "committed", "--cite", "commit:0000000")
+    assert (wrong.returncode, "codex committed has no commit 0000000" in wrong.stderr) == (2, True)
+    nothing = house.lore("memory", "add", "x", "-c", "committed", "--cite", "commit:")
+    assert (nothing.returncode, "evidence" in nothing.stderr) == (2, True), nothing.stderr
+    house.json("memory", "export", str(tmp_path / "notes"))
+    house.json("memory", "forget", added["id"], "--yes")
+    assert house.json("memory", "import", str(tmp_path / "notes"))["imported"] == 1
+    (again,) = remembered(house)
+    assert sorted(one["commit"] for one in again["evidence"]) == sorted((first, second))
+
+
+def git(folder, *words):
+    who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def test_a_procedure_is_named_in_prompts_of_its_codex_and_told_whole_where_it_is_asked_for(house):

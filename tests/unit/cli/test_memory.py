@@ -3,7 +3,9 @@
 import errno
 import json
 import os
+import re
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -52,10 +54,28 @@ def test_ten_megabytes_are_refused_as_one_memory_in_a_sentence(folder, lore, lim
         ("a.py:3", {"path": "a.py", "start": 3, "end": 3}),
         ("a.py:3-9", {"path": "a.py", "start": 3, "end": 9}),
         ("a:b.py:3-9", {"path": "a:b.py", "start": 3, "end": 9}),
+        ("commit:1a2b3c4", {"path": "", "commit": "1a2b3c4"}),
     ],
 )
-def test_a_place_is_a_path_with_lines(place: str, found: object) -> None:
+def test_a_place_is_a_path_with_lines_or_a_commit(place: str, found: object) -> None:
     assert cited(place) == found
+
+
+def test_a_vote_needs_no_more_words_and_says_what_it_did(lore, lorekeep) -> None:
+    lore("memory", "add", "The cache is Redis.")
+    (one,) = lorekeep.service.kept.all_of(ME)
+    voted = lore("memory", "rate", one.id, "down")
+    assert (voted.returncode, voted.stderr) == (0, f"{one.id} rated down, trust is now 0.40: The cache is Redis.\n")
+
+
+def test_it_is_shown_how_often_and_when_last_a_model_was_shown_it(lore, lorekeep) -> None:
+    lore("memory", "add", "The cache is Redis.")
+    (one,) = lorekeep.service.kept.all_of(ME)
+    assert re.search(r"^shown +never$", lore("memory", "show", one.id).stdout, re.MULTILINE)
+    for at in (1_700_000_000.0, 1_700_000_060.0):
+        lorekeep.service.kept.store.shown(ME, {one.id: True}, at=at)
+    last = datetime.fromtimestamp(1_700_000_060).astimezone().strftime("%Y-%m-%d %H:%M")
+    assert re.search(rf"^shown +2 times, last {last}$", lore("memory", "show", one.id).stdout, re.MULTILINE)
 
 
 # -- export and import

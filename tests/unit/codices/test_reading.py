@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Iterator[CodexFiles]:
         digests=lambda name, paths: {one: digests[one] for one in paths if one in digests},
         paths=lambda name: list(digests),
     )
-    yield CodexFiles(library.catalog, residents)
+    yield CodexFiles(library, residents)
     library.close()
 
 

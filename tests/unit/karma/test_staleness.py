@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.errors import LoreError, NotFound
+from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import CodeCitation, Kind, MemoryRecord, NewMemory
 from orchestrator.karma.staleness import Staleness, candidates, digest_of, places_of
@@ -27,8 +27,13 @@ def store(tmp_path: Path) -> Iterator[MemoryStore]:
         yield opened
 
 
+COMMITS = {"1a2b": "1a2b" * 10, "3c4d": "3c4d" * 10}
+
+
 def staleness(store: MemoryStore, files: Mapping[str, str]) -> Staleness:
-    return Staleness(store, lambda codex, path: files.get(path), lambda codex: files)
+    return Staleness(
+        store, lambda codex, path: files.get(path), lambda codex: files, lambda codex, named: COMMITS.get(named)
+    )
 
 
 def checked(store: MemoryStore, citation: CodeCitation, files: Mapping[str, str]) -> MemoryRecord:
@@ -153,3 +158,20 @@ def test_inserting_lines_elsewhere_never_makes_cited_lines_suspect(lines: list[s
         data.draw(some.lists(some.just("new"), max_size=3)),
     )
     assert kept in places_of([kept], "\n".join([*before, *lines, *after]) + "\n")
+
+
+def test_commits_are_cited_by_their_full_names_and_never_make_a_memory_suspect(store: MemoryStore) -> None:
+    look = staleness(store, {"a.py": TEXT})
+    cited = look.cited("demo", [CodeCitation("", commit="1a2b"), CodeCitation("", commit="3c4d"), TWO])
+    made = store.add(NewMemory(ME, Kind.DECISION, "two is two", codex="demo", evidence=cited))
+    assert [one.place for one in store.get(ME, made.id).evidence] == [
+        *(f"commit {full}" for full in COMMITS.values()),
+        "a.py:5-6",
+    ]
+    look.check("demo", [made])
+    assert store.get(ME, made.id).suspect == ""
+
+
+def test_a_commit_that_the_codex_does_not_have_is_refused(store: MemoryStore) -> None:
+    with pytest.raises(InvalidRequest, match="codex demo has no commit 9f9f"):
+        staleness(store, {}).cited("demo", [CodeCitation("", commit="9f9f")])

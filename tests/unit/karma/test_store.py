@@ -230,14 +230,14 @@ def test_a_file_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
 def test_a_moment_that_no_calendar_has_is_mended_when_an_older_file_is_opened(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "memories.sqlite3"
     store = MemoryStore(path, clock)
-    store.add(fact())
+    made = store.add(fact(evidence=(CodeCitation("a.py", 1, 2, "d"), CodeCitation("b.py"))))
     store.close()
     with closing(sqlite3.connect(path)) as older, older:
         older.execute("UPDATE memories SET created = 260000000000.0")
         older.execute("DROP INDEX memories_by_codex")  # came later
-        older.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 2}")
+        older.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 3}")
     store = MemoryStore(path, clock)
-    assert [one.created for one in store.all_of(ME)] == [clock.now]
+    assert [(one.created, one.evidence) for one in store.all_of(ME)] == [(clock.now, made.evidence)]
     store.close()
 
 
