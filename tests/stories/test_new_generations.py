@@ -56,7 +56,8 @@ def test_a_long_log_moves_to_a_new_generation_and_conversations_follow_at_their_
     first = ask(house, "zebra")
     rewritten(house.folder / "vaults", 40, "new")
     write_vault(house.folder / "vaults", "walrus", "1122334")
-    until(lambda: shown(house, "vaults")["amendments"] == 2)
+    # Who asks again and again keeps the generation, however slow the machine is.
+    until(lambda: ask(house, "zebra", record=False) and shown(house, "vaults")["amendments"] == 2)
     told = ask(house, "walrus")
     assert right(told, "1122334")
     assert told["lore"]["codex"]["generation"] == 1

@@ -19,7 +19,7 @@ from orchestrator.engine import messages
 
 MEASURING = 2  # sequences of the context in which a model is measured when it is loaded
 PROMPT = 4  # tokens of a run; a shorter one is an answer's
-SLOW_SECONDS = 4.0  # longer than the watchdog takes to look twice
+SLOW_SECONDS = 6.0  # longer than the watchdog takes to look twice
 
 if "FAULT_FILE" in os.environ:
     from orchestrator.engine.backend import BackendError, Run

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.scripted_agent import Bench, ScriptedEngine, finished, refuse_nothing, text_of
+from support.waiting import SOON
 
 from formatters.context import SigilView, TurnContext, Turning
 from formatters.plugins import ModelTool
@@ -131,7 +132,7 @@ async def test_calls_that_never_end_are_given_up_and_keep_nothing_but_their_plac
     let.set()
     for thread in threading.enumerate():
         if thread.name == THREAD:
-            thread.join(5)
+            thread.join(SOON)
     assert (await made.said(turn))[0] == "late"
 
 

@@ -122,8 +122,10 @@ def test_half_open_connections_over_tcp_do_not_keep_the_owner_out_of_his_socket(
     with caplog.at_level(logging.WARNING), served(folder, tcp=True) as running, contextlib.ExitStack() as undo:
         host, port = running.tcp.split(":")
         for _ in range(40):
-            undo.enter_context(socket.create_connection((host, int(port)), timeout=5))
-        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(running.socket), verify=False), timeout=10) as owner:
+            undo.enter_context(socket.create_connection((host, int(port)), timeout=SOON))
+        with httpx2.Client(
+            transport=httpx2.HTTPTransport(uds=str(running.socket), verify=False), timeout=SOON
+        ) as owner:
             assert owner.get("http://localhost/healthz").json() == {"ok": True}
         undo.close()
         assert b"HTTP/1.1 40" in raw((host, int(port)), b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -152,7 +154,7 @@ def test_without_descriptors_accepting_waits_quietly_and_goes_on(folder, caplog,
             for one in filled:
                 os.close(one)
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        first.settimeout(10)
+        first.settimeout(SOON)
         first.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert first.recv(65_536).startswith(b"HTTP/1.1 200")
     assert len([one for one in caplog.records if "can be accepted" in one.message]) == 1

@@ -2,6 +2,8 @@
 
 import threading
 
+from support.waiting import SOON
+
 from codex.errors import CodexError
 from codex.following.comparing import KEPT_S, LONGEST_S, Comparing, Differences
 
@@ -79,7 +81,7 @@ def test_one_is_made_at_a_time_and_the_answer_waits_for_none():
     going_on = threading.Event()
 
     def held_up(name, cancelled):
-        going_on.wait(10)
+        going_on.wait(SOON)
         return TWO
 
     made = Comparing(held_up)
