@@ -85,7 +85,7 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._roots = [
-            _Watched(label, tree, folder_at(tree), version_control(tree))
+            _Watched(label, tree, folder_at(tree.root), version_control(tree))
             for label, tree in forest.trees
             if isinstance(tree, DiskTree)
         ]
@@ -116,7 +116,9 @@ class Watcher:
         """
         if self._polling:
             return not all(leads_there(root.tree) for root in self._roots)
-        return any(not leads_there(root.tree) or folder_at(root.tree) != root.folder for root in self._roots)
+        return any(
+            folder_at(root.tree.root) != root.folder or not _leads_to(root.folder, root.tree) for root in self._roots
+        )
 
     def look_again(self) -> None:
         """Watch and compare everything again; from any thread."""
@@ -393,13 +395,21 @@ def exclude_files(tree: DiskTree) -> frozenset[str]:
     return frozenset(str(path) for path in found) | {os.path.realpath(path) for path in found}
 
 
-def folder_at(tree: DiskTree) -> Folder | None:
-    """The folder at the path of the tree's root; None when there is none, or it cannot be read."""
+def folder_at(path: str | Path) -> Folder | None:
+    """The folder at a path; None when there is none, or it cannot be read."""
     try:
-        facts = tree.root.stat()
+        facts = os.stat(path)  # noqa: PTH116 - asked with every question: a Path costs more than the kernel
     except OSError:
         return None
     return facts.st_dev, facts.st_ino
+
+
+def _leads_to(folder: Folder | None, tree: DiskTree) -> bool:
+    """Whether what was named still means the watched folder, or its files."""
+    if tree.files:
+        return leads_there(tree)
+    root = str(tree.root)
+    return all(path == root or folder_at(path) == folder for path in tree.named)
 
 
 def leads_there(tree: DiskTree) -> bool:
