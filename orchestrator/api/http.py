@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -216,7 +217,10 @@ def too_large(limit: int) -> TooLarge:
 
 
 def packed(value: ReplyShape) -> bytes:
-    return json.dumps(value.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode("ascii")
+    try:
+        return value.model_dump_json(ensure_ascii=True).encode("ascii")
+    except PydanticSerializationError:  # a lone surrogate, which a client's JSON may escape, is no UTF-8
+        return json.dumps(value.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 class Reply(JSONResponse):
