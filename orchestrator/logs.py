@@ -25,6 +25,9 @@ def set_up(level: str, environ: Mapping[str, str], stream: TextIO = sys.stderr) 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.getLevelNamesMapping()[level.upper()])
+    # Of each record these find out what no line shows: who called, and in which thread and process.
+    logging._srcfile = None  # documented under "Optimization", whatever it is called
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.captureWarnings(capture=True)  # Python writes them past the handlers otherwise, over several lines
     # Of every connection and step these say more than anyone reads.
     for noisy in ("uvicorn", "asyncio", "httpx2", "httpcore2", "gguf"):
