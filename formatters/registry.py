@@ -201,11 +201,10 @@ def write_prompt(turn: TurnContext, registry: Registry) -> Prompt:
 
 def _write_block(turn: TurnContext, registry: Registry, kind: BlockKind, failures: list[BrokenPlugin]) -> Block:
     block = _written(turn, registry, kind, failures)
-    is_left_out = left_out(turn.state, kind)
     for name, one in registry.injectors.items():
         if one.part.block is kind:
             try:
-                block = _joined(block, _injected(one, turn), name, is_left_out)
+                block = _joined(block, _injected(one, turn), name, left_out(turn.state, kind))
             except Exception as fault:  # noqa: BLE001 - a plug-in is foreign code and may raise anything
                 failures.append(_broken(one.distribution, name, fault))
     return block

@@ -319,14 +319,14 @@ class Preparer:
         """Its memories; none for who may not read them; what the conversation has of them where they cannot be read."""
         if not asked.ask.principal.may("memory:read"):
             return unremembered(question)
-        stood = replace(unremembered(question), karma=asked.conversation.karma or PinnedKarma())
-        if asked.goes_on:
-            return stood
-        try:
-            return await self.recall.recall(question, asked.conversation.karma)
-        except LoreError as fault:
-            log.warning("the memories of a question were not read: %s", fault.message)
-            return replace(stood, notice=f"{UNREAD}: {fault.message}")
+        notice = ""
+        if not asked.goes_on:
+            try:
+                return await self.recall.recall(question, asked.conversation.karma)
+            except LoreError as fault:
+                log.warning("the memories of a question were not read: %s", fault.message)
+                notice = f"{UNREAD}: {fault.message}"
+        return replace(unremembered(question), karma=asked.conversation.karma or PinnedKarma(), notice=notice)
 
     async def _evidence(self, decision: Decision, turn: TurnContext, chat_model: ChatModel) -> Gathered:
         if decision.retrieval is Retrieval.NONE or turn.codex is None:

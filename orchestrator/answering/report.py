@@ -52,10 +52,9 @@ def block_states(prompt: Assembled, reuse: Sequence[Reuse]) -> tuple[BlockState,
 
 def _block(kind: str, start: int, end: int, reuse: Sequence[Reuse]) -> BlockState:
     shares = _shares(start, end, reuse)
-    source = max(shares, key=lambda tier: shares[tier]) if shares else Tier.COMPUTED
-    return BlockState.model_validate(
-        {"kind": kind, "tokens": end - start, "cached": shares.total(), "from": source.value}
-    )
+    source = max(shares, key=shares.__getitem__, default=Tier.COMPUTED)
+    cached = sum(shares.values())
+    return BlockState.model_validate({"kind": kind, "tokens": end - start, "cached": cached, "from": source.value})
 
 
 def effort(
@@ -81,17 +80,17 @@ def block_tokens(prompt: Assembled, reuse: Sequence[Reuse]) -> dict[tuple[str, s
     for kind, start, end in prompt.seams:
         shares = _shares(start, end, reuse)
         found.update({(str(kind), tier.value): tokens for tier, tokens in shares.items()})
-        found[str(kind), Tier.COMPUTED.value] += end - start - shares.total()
+        found[str(kind), Tier.COMPUTED.value] += end - start - sum(shares.values())
     return dict(found)
 
 
-def _shares(start: int, end: int, reuse: Iterable[Reuse]) -> Counter[Tier]:
+def _shares(start: int, end: int, reuse: Iterable[Reuse]) -> dict[Tier, int]:
     """How many tokens of the half-open range needed no computing, by tier."""
-    shares = Counter[Tier]()
+    shares: dict[Tier, int] = {}
     for part in reuse:
         shared = min(end, part.end) - max(start, part.start)
         if shared > 0 and part.tier is not Tier.COMPUTED:
-            shares[part.tier] += shared
+            shares[part.tier] = shares.get(part.tier, 0) + shared
     return shares
 
 

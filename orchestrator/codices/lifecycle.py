@@ -136,7 +136,8 @@ class CodexLifecycle:
         if state is not None:
             if found.coming is None and self._floors.is_of_another(FloorKey.of(state.view, found.view)):
                 await self._residents.warm(state)  # it changed before its floor was resident
-            self._successors.report(IdentityChanged(self._residents.facts([state.name])))
+            if found.coming is not None or self._successors.due(state.name):  # else the question brings no news of it
+                self._successors.report(IdentityChanged(self._residents.facts([state.name])))
         return found
 
     def answered(self, key: FloorKey, paths: list[str]) -> None:

@@ -158,7 +158,7 @@ class _Selection:
         return True
 
     def tokens(self) -> int:
-        return sum(self.nodes[name].cost for name in self.included)
+        return sum([self.nodes[name].cost for name in self.included])
 
 
 def chosen_variant(named: str | None, pinned: str, rules: GateRules | None) -> str:
