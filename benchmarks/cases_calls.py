@@ -4,6 +4,7 @@ schemas hold up an answer that streams beside them.
 The schemas that mean harm are those of the tests. Each is asked for as an answer's own, and as the parameters of a tool.
 """
 
+import importlib
 import json
 import sys
 import time
@@ -21,7 +22,7 @@ import numpy as np
 from answers import Refused
 from cases_daemon import client, load, sources
 from cases_engine import Bench, stopping
-from ours import GREEDY, Ours
+from ours import Ours
 from private_daemon import private_daemon
 from prompts import question
 from report import Row, at_most
@@ -31,9 +32,10 @@ from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.grammars import Grammars
+from orchestrator.engine.messages import Sampling
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
-from support.hostile_schemas import EVERY_HOSTILE, taking
+MEANING_HARM: Any = importlib.import_module("support.hostile_schemas")  # tests are no package
 
 FORM = CallForm(
     "<tool_call>", '<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>", '\n<tool_call>\n{"name": "'
@@ -128,19 +130,13 @@ def hostile(bench: Bench) -> Iterator[Row]:
     """The largest pause of an answer that streams, while another one is compiled and answered beside it: the least of two
     tries, because other work on the machine makes one, too."""
     model = shaped(replace(QWEN, layers=2, width=64), bench.model.parent)
-    ways = {
-        "an answer's schema": lambda schema: replace(GREEDY, schema=schema),
-        "a tool's parameters": lambda schema: replace(
-            GREEDY, calls=ToolRules(FORM, (OfferedTool("t0", taking(schema), strict=True),), required=True)
-        ),
-    }
-    for way, sampling in ways.items():
+    for way, sampling in {"an answer's schema": fitting, "a tool's parameters": calling}.items():
         with stopping(Ours(model, 8_192, threads=bench.threads)) as engine:
             gap_beside(engine, sampling(HARMLESS))
             harmless = median(gap_beside(engine, sampling(HARMLESS + " " * number)) for number in range(9))
             gaps = {
                 schema: min(gap_beside(engine, sampling(schema + " " * number)) for number in range(2))
-                for schema in EVERY_HOSTILE
+                for schema in MEANING_HARM.EVERY_HOSTILE
             }
         worst = max(gaps, key=gaps.__getitem__)
         name = f"{len(gaps)} hostile schemas as {way}, 152k words"
@@ -149,13 +145,23 @@ def hostile(bench: Bench) -> Iterator[Row]:
         yield replace(at_most(name, "held up more, most", held_up, 20, "ms"), note=worst[:60])
 
 
-def gap_beside(engine: Ours, sampling: Any) -> float:
-    """Seconds."""
-    stream = engine.ask([], question(0), STREAMED, owner=1)
+def fitting(schema: str) -> Sampling:
+    return Sampling(schema=schema)
+
+
+def calling(schema: str) -> Sampling:
+    tool = OfferedTool("t0", MEANING_HARM.taking(schema), strict=True)
+    return Sampling(calls=ToolRules(FORM, (tool,), required=True))
+
+
+def gap_beside(engine: Ours, sampling: Sampling) -> float:
+    """Seconds. The answer that streams is drawn: a greedy one would be drafted, and soon over."""
+    stream = engine.ask([], question(0), STREAMED, owner=1, sampling=Sampling(temperature=1.0, seed=1))
     stream.first.wait()
     other = engine.ask([], question(1), BESIDE, owner=2, sampling=sampling)
     with suppress(Refused):
         other.answer()
+    assert not stream.outcome.done(), "it streams to the end"
     marks = (*stream.marks, time.monotonic())
     engine.cancel(stream)
     with suppress(Refused):
