@@ -5,6 +5,8 @@ loop has it watch each step."""
 import math
 import queue
 import socket
+import subprocess
+import sys
 import threading
 import time
 from array import array
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 import pytest
 from support.call_forms import HERMES
@@ -424,3 +427,36 @@ def test_carrying_may_take_longer_the_more_is_granted_or_held() -> None:
     assert watched.loop.pools.carrying_s() > empty > 0
     watched.loop.handle(Grant(2, 0, 2048))
     assert watched.loop.pools.carrying_s() > 0, "what stands may have to be carried away"
+
+
+CHILD = "import sys; from orchestrator.engine.child.worker import main; main(); print(sys.getswitchinterval())"
+
+
+def test_a_step_gets_the_interpreter_back_soon_from_a_thread_that_reads_a_schema() -> None:
+    """A large one is read for a tenth of a second. A step frees the interpreter at each of its calls into llama.cpp."""
+    here, there = socket.socketpair()
+    here.close()  # a child without a daemon ends
+    with there:
+        command = [sys.executable, "-P", "-c", CHILD, str(there.fileno())]
+        done = subprocess.run(command, pass_fds=[there.fileno()], capture_output=True, text=True, check=True)
+    childs, pythons = float(done.stdout), sys.getswitchinterval()
+    try:
+        assert any(2 * step_s(childs) < step_s(pythons) for _ in range(3))
+    finally:
+        sys.setswitchinterval(pythons)
+
+
+def step_s(interval: float) -> float:
+    """Seconds of five calls beside a thread of Python; the median."""
+    ended, taken = threading.Event(), list[float]()
+    sys.setswitchinterval(interval)
+    beside = threading.Thread(target=lambda: [sum(range(100)) for _ in iter(ended.is_set, True)])
+    beside.start()
+    for _ in range(20):
+        began = time.monotonic()
+        for _ in range(5):
+            time.sleep(0.0001)
+        taken.append(time.monotonic() - began)
+    ended.set()
+    beside.join()
+    return median(taken)
