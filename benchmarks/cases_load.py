@@ -20,6 +20,7 @@ from cases_engine import Bench
 from private_daemon import PrivateDaemon, private_daemon
 from report import Row, at_most
 
+NUMBERED = "Where is the configuration of part NUMBER read?"  # as `load.py` has it: another number in each request
 GENERATOR = Path(__file__).with_name("load.py")
 CLIENTS, SECONDS = 50, 5.0
 SCRAPES = 5  # a second, beside a load: fifty times what Prometheus does
@@ -37,10 +38,11 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
 
 
 def requests(bench: Bench) -> Iterator[Row]:
-    """/healthz, and plans on a small codex, each at its rate beside scrapes, and then as fast as it goes."""
+    """/healthz, and plans on a small codex, each at its rate beside scrapes, and then as fast as it goes. No two plans are
+    of the same question."""
     with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon:
         load(daemon, sources(daemon.folder / "small", 2_000), "small", "--wait")
-        plan = {"model": "lore/small", "messages": [{"role": "user", "content": QUESTION}]}
+        plan = {"model": "lore/small", "messages": [{"role": "user", "content": NUMBERED}]}
         for path, body, rate in (("/healthz", "", 1_000), ("/v1/plan", json.dumps(plan), 300)):
             with scraped(daemon):
                 yield from held(daemon, path, body, rate)

@@ -6,16 +6,20 @@ Each client has one connection and sends its requests at their times, whether or
 latency counts from when the request was due, so that a daemon that stalls is charged for all that waited meanwhile. With
 `--rate 0` each sends its next request when it has its answer: what the daemon can do at most.
 
+Where NUMBER stands in the body each request has another number of six digits, so that no two are the same.
+
 It writes bytes to sockets by itself: a client's library costs more than what is measured.
 """
 
 import argparse
 import asyncio
 import json
+import random
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 
@@ -48,12 +52,13 @@ def summary(sent: Sent, seconds: float) -> dict[str, object]:
     }
 
 
+NUMBER = b"NUMBER"
 SHARES = {"p50_ms": 500, "p99_ms": 990}
 
 
 async def load(options: argparse.Namespace) -> Sent:
     sent = Sent()
-    request = written(options.path, options.body)
+    request = Request(options.path, options.body)
     each = options.rate / options.clients
     begin = time.perf_counter() + 0.2
     if options.rate:
@@ -66,14 +71,21 @@ async def load(options: argparse.Namespace) -> Sent:
     return sent
 
 
-def written(path: str, body: str) -> bytes:
-    data = body.encode()
-    lines = [f"{'POST' if data else 'GET'} {path} HTTP/1.1", "Host: localhost"]
-    lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"] if data else []
-    return "\r\n".join([*lines, "", ""]).encode() + data
+class Request:
+    """Makes the bytes of one request after the other. Runs of the generator begin at different numbers."""
+
+    def __init__(self, path: str, body: str) -> None:
+        data = body.encode()
+        lines = [f"{'POST' if data else 'GET'} {path} HTTP/1.1", "Host: localhost"]
+        lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"] if data else []
+        self._begin, self._number, self._end = ("\r\n".join([*lines, "", ""]).encode() + data).partition(NUMBER)
+        self._numbers = count(random.randrange(100_000, 800_000))
+
+    def next(self) -> bytes:
+        return self._begin + b"%06d" % next(self._numbers) + self._end if self._number else self._begin
 
 
-async def scheduled(socket: Path, request: bytes, due: Sequence[float], sent: Sent) -> None:
+async def scheduled(socket: Path, request: Request, due: Sequence[float], sent: Sent) -> None:
     reader, writer = await asyncio.open_unix_connection(socket)
     for moment in due:
         if (wait := moment - time.perf_counter()) > 0:
@@ -82,7 +94,7 @@ async def scheduled(socket: Path, request: bytes, due: Sequence[float], sent: Se
     writer.close()
 
 
-async def unpaced(socket: Path, request: bytes, begin: float, end: float, sent: Sent) -> None:
+async def unpaced(socket: Path, request: Request, begin: float, end: float, sent: Sent) -> None:
     reader, writer = await asyncio.open_unix_connection(socket)
     await asyncio.sleep(begin - time.perf_counter())
     while time.perf_counter() < end:
@@ -91,10 +103,10 @@ async def unpaced(socket: Path, request: bytes, begin: float, end: float, sent: 
 
 
 async def once(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes, due: float, sent: Sent
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: Request, due: float, sent: Sent
 ) -> None:
     try:
-        writer.write(request)
+        writer.write(request.next())
         status = await answered(reader)
     except (OSError, asyncio.IncompleteReadError) as error:
         sent.errors[type(error).__name__] += 1
