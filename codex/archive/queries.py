@@ -314,7 +314,8 @@ def _searched(
     match = MatchQuery(" ".join(query), "words", operator=operator)
 
     def asked(there: Any) -> Any:
-        search = there.query().nearest_to_text(match).select(list(columns)).limit(n)
+        # Rows are asked for with their addresses in any case: else each query walks the schema for columns that need them.
+        search = there.query().nearest_to_text(match).with_row_id().select(list(columns)).limit(n)
         return search if where is None else search.where(where)
 
     return _answered(table, asked, some=True)
