@@ -17,7 +17,7 @@ Laws of formatters, held by `formatters.testing`:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -42,6 +42,15 @@ class ToolView(ContextView):
     name: Line
     description: str = ""
     parameters_json_schema: Mapping[str, Any] = Field(default_factory=dict)
+
+
+View = TypeVar("View", bound=ContextView)
+
+
+def changed(view: View, **fields: object) -> View:
+    """The view with these fields; the very same where it has them already, so that nothing of it is written anew."""
+    had = ((getattr(view, name), value) for name, value in fields.items())
+    return view if all(one is value or one == value for one, value in had) else view.model_copy(update=fields)
 
 
 class IdentityView(ContextView):

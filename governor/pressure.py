@@ -21,6 +21,7 @@ power  throttled  heat or a power brake holds the clocks down
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from governor.readings import GpuReading, HostReading, MemoryReading
 from governor.settings import PressureSettings
@@ -80,11 +81,11 @@ class PressureState:
     throttled: ThresholdSwitch = ThresholdSwitch()
     low_power: ThresholdSwitch = ThresholdSwitch()
 
-    @property
+    @cached_property
     def level(self) -> Level:
         return list(Level)[sum(switch.on for switch in self.levels)]
 
-    @property
+    @cached_property
     def power(self) -> Power:
         if self.throttled.on:
             return Power.THROTTLED

@@ -145,7 +145,7 @@ def translated(path: Path) -> Iterator[None]:
 
 def file_identity(path: Path) -> tuple[int, int] | None:
     try:
-        facts = path.stat()
+        facts = os.stat(path)  # noqa: PTH116 - asked with every question: a Path costs more than the kernel
     except OSError:
         return None
     return facts.st_dev, facts.st_ino

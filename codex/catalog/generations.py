@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from codex.trees.port import TreeState
 
@@ -31,6 +32,11 @@ class Generation:
     def bytes(self) -> int:
         """Size of all files on disk."""
         return sum(entry.size for entry in self.entries)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """Of its files, in order."""
+        return tuple(entry.path for entry in self.entries)
 
     def digests(self) -> dict[str, str]:
         """Digest by path, in order."""

@@ -10,10 +10,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from codex.library import Library
 from formatters.blocks import ORDER, BlockKind, Role
-from formatters.context import SigilView, ToolView, TurnContext
+from formatters.context import SigilView, ToolView, TurnContext, changed
 from formatters.plugins import ContextNode
 from governor.ctc import HEADROOM, PromptLimits, limits_of
 from governor.settings import ClaimSettings
@@ -113,7 +114,7 @@ class Preparer:
         turn, composed, cut = await self._with_results(asked, turn, composed, limits)
         found = await self._found(asked, turn, composed, limits)
         came = turn if asked.goes_on else self._with_context(asked, turn, found)
-        if came != turn:
+        if came is not turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
         within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
         return self._prepared(asked, within, found, cut)
@@ -194,23 +195,23 @@ class Preparer:
         client_tools = tuple(map(tool_view, asked.ask.tools))
         tools = [tool.name for tool in asked.chat_model.tools] or None
         codex, state = resumed(asked.conversation, asked.codex_state)
-        around = environment_of(self.machine.levels, sigil, tools, asked.messages.system, client_tools)
         # One form in a prompt: Identity shows it where there are tools of ours.
         calling = asked.chat_model.placement.calls.example if client_tools and not asked.chat_model.tools else ""
-        karma = asked.conversation.karma or PinnedKarma()
+        karma, system = asked.conversation.karma or PinnedKarma(), asked.messages.system
+        around = environment_of(self.machine.levels, sigil, tools, system, client_tools, calling, karma.around)
         turn = TurnContext(
             identity=asked.served.view,
             sigil=sigil,
             codex=codex,
-            environment=around.model_copy(update={"about": karma.around, "calling": calling}),
+            environment=around,
             karma=karma.view,
             state=state,
             query=asked.messages.question,
             private=asked.ask.private,
         )
         if not asked.goes_on:
-            came = state.model_copy(update={"attachments": asked.attachments})
-            return turn.model_copy(update={"state": came})
+            came = asked.attachments
+            return changed(turn, state=changed(state, attachments=came))
         opened = state.reopened()
         assert opened is not None, "a conversation without a question was refused"
         before, _, since = opened
@@ -259,7 +260,7 @@ class Preparer:
     def _decide(self, asked: AskedQuestion, composed: Composed) -> Decision:
         question, codex_state, window = read_part(asked.messages.question), asked.codex_state, asked.grant.window
         task, because = classify(question, asked.ask.frame or "", self.strategy.phrases)
-        paths = [entry.path for entry in codex_state.generation.entries] if codex_state is not None else []
+        paths = codex_state.generation.paths if codex_state is not None else ()
         return decide(
             codex_state.floor_coverage() if codex_state is not None else None,
             QuestionFigures(
@@ -273,7 +274,7 @@ class Preparer:
             self.strategy,
             forced=asked.ask.strategy,
             sizes=codex_state.sizes if codex_state is not None else None,
-            room=self.machine.room(composed.assembled.blocks[0].tokens),
+            room=self.machine.room(composed.assembled.blocks[0].tokens) if asked.ask.strategy is not None else None,
         )
 
     def _prefetch(self, asked: AskedQuestion, composed: Composed, limits: PromptLimits) -> Prefetch:
@@ -348,21 +349,20 @@ class Preparer:
         notes = notes_of(self._note_facts(asked, recalled), turn.state.turns, relevant.wants)
         left_out = tuple(sorted(relevant.excluded.keys() - BUILTIN))
         notes = notes if asked.is_conversation else ()
-        told = {"evidence": found.gathered.evidence, "notes": notes, "left_out": left_out}
-        around = turn.environment.model_copy(update={"about": recalled.karma.around})
-        state = turn.state.model_copy(update=told)
-        return turn.model_copy(update={"karma": recalled.karma.view, "environment": around, "state": state})
+        around = changed(turn.environment, about=recalled.karma.around)
+        state = changed(turn.state, evidence=found.gathered.evidence, notes=notes, left_out=left_out)
+        return changed(turn, karma=recalled.karma.view, environment=around, state=state)
 
     def _note_facts(self, asked: AskedQuestion, recalled: Recalled) -> NoteFacts:
         turns, codex_state = asked.conversation.state.turns, asked.codex_state
         away = asked.silence if asked.silence >= SILENCE and turns else None
         questions = [one.text for one in turns if one.role is Role.USER]
-        entries = codex_state.generation.entries if codex_state is not None and away is not None else ()
+        paths = codex_state.generation.paths if codex_state is not None and away is not None else ()
         return NoteFacts(
             frame=recalled.frame,
             away=away,
             last=questions[-1] if questions else "",
-            files=discussed(turns, [entry.path for entry in entries]),
+            files=discussed(turns, paths),
             loaded=asked.choice != NOTHING_LOADED,
             calibration=recalled.calibration,
         )
@@ -410,6 +410,7 @@ class Preparer:
         return tool_rules(asked.ask, model.placement.calls, model.tools, sigil, thinking=model.opens_thought)
 
 
+@lru_cache(maxsize=64)
 def sigil_of(principal: Principal) -> SigilView:
     return SigilView(name=principal.sigil, uid=principal.uid, scopes=principal.scopes)
 

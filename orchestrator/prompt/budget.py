@@ -18,7 +18,16 @@ from functools import partial
 from typing import TypeVar
 
 from formatters.blocks import Role
-from formatters.context import AmendmentView, AttachmentView, GistView, KarmaView, StateView, TurnContext, TurnView
+from formatters.context import (
+    AmendmentView,
+    AttachmentView,
+    GistView,
+    KarmaView,
+    StateView,
+    TurnContext,
+    TurnView,
+    changed,
+)
 from formatters.writers import gist_item
 from governor.ctc import Action, Claim, ClaimKind, PromptLimits, Settlement, Verdict, settle
 from orchestrator.errors import OverBudget
@@ -128,7 +137,7 @@ def within_reach(turn: TurnContext, limits: PromptLimits) -> TurnContext:
         if min(tokens_left, characters_left) < 0:
             break
         kept += 1
-    return turn.model_copy(update={"state": without_turns(turn.state, len(messages) - kept)})
+    return changed(turn, state=without_turns(turn.state, len(messages) - kept))
 
 
 async def governed(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from formatters.context import EnvironmentView, SigilView, ToolView, TurnView
+from formatters.context import EnvironmentView, KarmaEntry, SigilView, ToolView, TurnView
 from orchestrator.errors import InvalidRequest, NotFound, no_codex
 from orchestrator.wire.answers import BARE
 from orchestrator.wire.names import short, spelled
@@ -55,6 +55,8 @@ def environment_of(
     tools: Iterable[str] | None = None,
     client_system: Iterable[str] = (),
     client_tools: Iterable[ToolView] = (),
+    calling: str = "",
+    about: tuple[KarmaEntry, ...] = (),
 ) -> EnvironmentView:
     """The Environment as it is now. `tools`: names of those in Identity, None when Identity has none."""
     return EnvironmentView(
@@ -64,6 +66,8 @@ def environment_of(
         available_tools=None if tools is None else tuple(sorted(tool for tool in tools if may_use(sigil, tool))),
         client_system=tuple(client_system),
         client_tools=tuple(client_tools),
+        calling=calling,
+        about=about,
     )
 
 
