@@ -1,16 +1,20 @@
 """A plan says what an ask would do: the same refusals, the same notices, and figures that add up."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import planning
 from support.planning import SmallHouse, asking, demo
 
 from formatters.context import Evidence
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import LoreError, OverBudget
+from orchestrator.karma import recall
+from orchestrator.karma.recall import Recall
 from orchestrator.machine.yielding import Away, Cause
 from orchestrator.prompt.coverage import Coverage
 from orchestrator.service import Message, ToolChoice
@@ -213,3 +217,19 @@ def test_of_a_long_question_the_beginning_and_the_end_are_searched_for(house: An
     assert len(small.queries[0]) == 20_001
     assert small.queries[0].startswith("Explain this: log")
     assert small.queries[0].endswith("log in main")
+
+
+def test_a_plan_asks_everybody_once(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive, the memories, how fresh the codex is, and the cache: each is another thread, the disk or another
+    process, and answers to the same question do not differ."""
+    asked = Counter[str]()
+
+    def counted(place: object, name: str) -> None:
+        real = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, **named: asked.update([name]) or real(*given, **named))
+
+    found = house(codex=demo(Coverage.MAP), hits=(Evidence(path="a.py", start=1, end=2, text="step()\n"),))
+    for place, name in ((planning, "fresh"), (found, "match"), (Recall, "_block"), (recall, "intent_of")):
+        counted(place, name)
+    found.plan(asking())
+    assert (len(found.queries), asked) == (1, {"fresh": 1, "match": 1, "_block": 1, "intent_of": 1})
