@@ -1,7 +1,7 @@
 """Free VRAM falls, and the same codex goes from CAG to RAG; it comes back, and so does the codex. Each with its numbers."""
 
 import pytest
-from support.house import CODES, ask, blocks, codebase, reply, until
+from support.house import CODES, ask, blocks, cached_whole, codebase, reply, shown, until
 from support.scarce_memory import CEILING, FREE, OWN, TOTAL, leave_room_for_kv, on_a_card
 
 from governor.settings import short_count
@@ -83,6 +83,30 @@ def test_the_levels_stand_in_the_environment_and_not_their_figures(house, driver
     assert "GPU memory: critical" in planned.stdout, planned.stderr
     driver.show(free=FREE)
     until(lambda: "GPU memory: calm" in house.lore("plan", "what is free?", "--prompt").stdout)
+
+
+def pools(house):
+    """By codex."""
+    return {pool["name"].rpartition("/")[2]: pool for pool in reply(house, "/v1/status")["engine"]["pools"]}
+
+
+def test_at_a_critical_level_the_floor_that_nobody_asks_on_goes_and_the_asked_one_stays(models, tmp_path):
+    with on_a_card(models, tmp_path, STAYS, dwell_s=0.4) as (daemon, driver):
+        for name in ("asked", "idle"):  # so the one that is computed last is not the one that stays
+            assert daemon.lore("load", codebase(daemon.folder / name, functions=160), "--wait").returncode == 0
+        assert ask(daemon, "zebra", codex="asked")["answer"].strip().startswith(CODES["zebra"])
+        before, floor = pools(daemon), shown(daemon, "asked")["floor_tokens"]
+        assert before.keys() >= {"asked", "idle"}
+
+        leave_room_for_kv(daemon, driver, before["asked"]["bytes"] * 5 // 4)  # for one of the two
+        until(lambda: reply(daemon, "/v1/status")["governor"]["level"] == "critical")
+        until(lambda: "idle" not in pools(daemon))
+        assert pools(daemon)["asked"]["evictable"] >= floor
+        answer = ask(daemon, "walrus", codex="asked")
+        assert answer["answer"].strip().startswith(CODES["walrus"])
+        assert cached_whole(answer["lore"], "identity", "codex")
+        assert {blocks(answer["lore"])[kind]["from"] for kind in ("identity", "codex")} == {"ram"}
+        assert ask(daemon, "walrus", codex="idle")["answer"].strip().startswith(CODES["walrus"]), "it comes back"
 
 
 EMBEDDING = '[embedding]\nmodel = "builtin:words"\nthreads = 1\ngpu_layers = 2\n'
