@@ -95,7 +95,7 @@ def test_while_a_floor_is_computed_an_agent_is_told_how_far(house):
 
     async def story() -> None:
         async with agent(house, "2026-07-28") as client:
-            folder = codebase(house.folder / "larger", functions=250)
+            folder = codebase(house.folder / "larger", functions=600)
             assert house.lore("load", folder, "--json").returncode == 0
             asked = {"question": question("zebra"), "codex": "larger", "max_tokens": 10}
             assert CODES["zebra"] in told(await client.call_tool("ask", asked, progress_callback=hear))
