@@ -38,6 +38,7 @@ import cases_parts  # noqa: E402
 import cases_real  # noqa: E402
 import cases_relevance  # noqa: E402
 import cases_remembered  # noqa: E402
+import cases_remote  # noqa: E402
 import cases_schemas  # noqa: E402
 import cases_search  # noqa: E402
 import cases_shapes  # noqa: E402
@@ -151,6 +152,7 @@ def chosen(
             **cases_search.cases(),
             **cases_meaning.cases(),
             **cases_engine.cases(),
+            **cases_remote.cases(),
             **cases_floor.cases(),
             **cases_shapes.cases(),
             **cases_symbols.cases(),

@@ -55,6 +55,7 @@ class Bound(StrEnum):
     MEASURED = "measured"  # what the model was measured to follow
     KV = "kv"  # KV in the memory that counts
     RAM = "ram"  # KV, in RAM, of the layers that are not on the GPU
+    SERVER = "server"  # the context of the server that computes
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ class Ours:
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. `away`: the engine has given
     its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model and what binds
     answers to schemas will take; `elsewhere_held` those that they have.
+
+    `served`: servers compute, so that no memory here counts: tokens of their context, 0 before one has told it. `measured`:
+    of those, the tokens that the model was measured to follow; `queue`: their pressure, by what waits there.
     """
 
     pids: frozenset[int] = frozenset()
@@ -95,6 +99,9 @@ class Ours:
     elsewhere: int = 0
     elsewhere_held: int = 0
     away: bool = False
+    served: int | None = None
+    measured: int | None = None
+    queue: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,7 @@ class MemoryBudget:
             Bound.CONTEXT: f"model.context allows {self.window:,} tokens",
             Bound.MEASURED: f"the model was measured to follow {self.window:,} tokens (lore doctor --context)",
             Bound.KV: f"{size(self.kv)} of {self.where} are left for KV",
+            Bound.SERVER: f"the server's context is {self.window:,} tokens",
             Bound.RAM: f"RAM holds no more KV of the layers on the CPU ({self.gpu_layers} of {self.layers} on the GPU)",
         }[self.bound]
 
@@ -166,6 +174,21 @@ class MemoryBudget:
         mine, theirs = ((one.where, one.gpu_layers, one.layers, one.embedding_bytes) for one in (self, other))
         tokens = ((self.cells, other.cells), (self.window, other.window))
         return mine == theirs and all(abs(now - then) <= step * now for now, then in tokens)
+
+
+NOT_OURS = (
+    "total",
+    "ceiling",
+    "others",
+    "ours",
+    "weights",
+    "working",
+    "embedding_bytes",
+    "kv_hard",
+    "kv",
+    "gpu_layers",
+    "layers",
+)
 
 
 @dataclass(frozen=True)
@@ -201,6 +224,8 @@ class Outlook:
 def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
     """The outlook after a reading of the sensors; `before` is None at the first one."""
     before = before or Outlook(0, snapshot, None, START, None, None, "nothing has been read yet")
+    if ours.served is not None:
+        return _numbered(before, _served(before, snapshot, ours, settings))
     memory, limit, overhead = memory_of(snapshot, settings.memory.gpu), before.limit, before.overhead
     if memory is not None:
         overhead = _overhead(overhead, memory, ours)
@@ -215,8 +240,37 @@ def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, s
     if planned is not None and before.budget is not None and before.budget.same_grant(planned, step_of):
         budget = planned.granting_as(before.budget)
     ram = state if memory is not None and memory.where == "RAM" else _ram(before, snapshot, ours, settings)
-    after = Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram, overhead)
+    return _numbered(before, Outlook(before.number, snapshot, pressure, state, limit, budget, unplanned, ram, overhead))
+
+
+def _numbered(before: Outlook, after: Outlook) -> Outlook:
     return after if _reported(after) == _reported(before) else replace(after, number=before.number + 1)
+
+
+def _served(before: Outlook, snapshot: SensorSnapshot, ours: Ours, settings: GovernorSettings) -> Outlook:
+    """Where servers compute: the window is theirs, and the level is that of their queues."""
+    state = step(before.state, PressureReading(ours.queue), snapshot.at, settings.pressure)
+    if not ours.served:
+        return Outlook(before.number, snapshot, ours.queue, state, None, None, "no server has told its context yet")
+    number = 1 if before.budget is None else before.budget.number + 1
+    budget = served_budget(number, ours.served, ours.measured)
+    if before.budget is not None and before.budget.same_grant(budget, settings.memory.grant_step):
+        budget = budget.granting_as(before.budget)
+    return Outlook(before.number, snapshot, ours.queue, state, None, budget, "")
+
+
+def served_budget(number: int, context: int, measured: int | None = None) -> MemoryBudget:
+    """Of servers with a context of so many tokens, who keep their memory to themselves."""
+    ends = measured is not None and measured < context
+    return MemoryBudget(
+        number=number,
+        where="the server",
+        **dict.fromkeys(NOT_OURS, 0),
+        cells=context,
+        window=measured if ends and measured is not None else context,
+        bound=Bound.MEASURED if ends else Bound.SERVER,
+        longest=context,
+    )
 
 
 def why_scarce(outlook: Outlook, others_before: int, settings: PressureSettings) -> str:

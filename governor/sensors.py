@@ -69,20 +69,30 @@ class HostFiles:
 
 
 class Sensors:
-    """`visible` is the text of CUDA_VISIBLE_DEVICES, None when it is not set; `files` where the host's figures are."""
+    """`visible` is the text of CUDA_VISIBLE_DEVICES, None when it is not set; `files` where the host's figures are. `gpus`:
+    whether any is looked for."""
 
-    def __init__(self, visible: str | None = None, files: HostFiles | None = None, retry_s: float = 30.0) -> None:
-        self._nvml = NvmlSensor(visible, retry_s)
+    def __init__(
+        self,
+        visible: str | None = None,
+        files: HostFiles | None = None,
+        retry_s: float = 30.0,
+        *,
+        gpus: bool = True,
+    ) -> None:
+        self._nvml = NvmlSensor(visible, retry_s) if gpus else None
         self._host = HostSensor(files)
 
     def read(self, own_pids: frozenset[int], now: float) -> SensorSnapshot:
         """Everything at `now`. Blocks for as long as the driver does: call it off the event loop. Never raises."""
-        gpus = self._nvml.read(own_pids, now)
+        gpus = self._nvml.read(own_pids, now) if self._nvml is not None else ()
         host = self._host.read(own_pids, now)
-        return SensorSnapshot(now, gpus, host, self._nvml.faults.now() + self._host.faults.now())
+        faults = self._nvml.faults.now() if self._nvml is not None else ()
+        return SensorSnapshot(now, gpus, host, faults + self._host.faults.now())
 
     def close(self) -> None:
-        self._nvml.close()
+        if self._nvml is not None:
+            self._nvml.close()
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     """Raises LoreError for what keeps it from starting. `unless_served` closes the listeners where serving does not."""
     stop = stopped_by_signals()
     notifier = Notifier.of(os.environ)
-    tell(f"lore: {where(listeners)}, with {settings.model.path or 'the built-in model'}")
+    model = " and ".join(settings.engine.url) or settings.model.path or "the built-in model"
+    tell(f"lore: {where(listeners)}, with {model}")
 
     async def build(wanted: Settings) -> "Program":
         return await built(wanted, paths, lambda setting: switch.to(setting))

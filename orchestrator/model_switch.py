@@ -67,9 +67,13 @@ class ModelSwitch:
         """Changes to the model of this setting: progress, then `changed` when that is loaded, then how many codices are
         built with it. The one who asked may leave.
 
-        Raises InvalidRequest for a model that cannot be used, and the old one goes on; Conflict while codices are loaded
-        or another change is under way.
+        Raises InvalidRequest for a model that cannot be used, and the old one goes on; Conflict while codices are loaded,
+        another change is under way or servers compute.
         """
+        if servers := self._settings.engine.url:
+            raise Conflict(
+                f"the model is the server's at {servers[0]}", "take engine.url out of the settings to load one here"
+            )
         if self._work is not None and not self._work.done():
             raise Conflict("the model is being changed already", "wait until that is done: lore status")
         reported: asyncio.Queue[ProgressEvent | None] = asyncio.Queue()

@@ -15,6 +15,7 @@ from orchestrator.errors import LoreError
 from orchestrator.model.embedding_model import find_embedding
 from orchestrator.model.host import model_of
 from orchestrator.model.model_file import DEFAULT, builtins
+from orchestrator.model.remote import NO_EMBEDDING, remote_of
 from orchestrator.plugins import installed, refuse_absent
 from orchestrator.relevance.configuration import FILE
 from orchestrator.relevance.nodes import catalogue
@@ -58,7 +59,9 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
         yield "serve.socket_group", partial(group_number, given.socket_group)
     if given.tcp:
         yield "serve.tcp", partial(tcp_address, given.tcp)
-    if (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
+    if settings.engine.url:
+        yield "engine.key_file", partial(remote_of, settings, os.environ)
+    elif (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
         yield "model.path", partial(model_of, settings, paths)
     if settings.identity.default:
         yield "identity.default", partial(refuse_unknown, settings.identity.default, paths.identities)
@@ -70,6 +73,8 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
 
 
 def embedding_fault(settings: Settings, paths: Paths) -> str:
+    if settings.engine.url:
+        return NO_EMBEDDING if settings.embedding.model else ""
     if settings.embedding.model in not_made(paths, embeds=True):
         return ""
     return find_embedding(settings.embedding, paths.models).fault

@@ -34,7 +34,7 @@ from orchestrator.codices.state import CodexState, CodexStateStore
 from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.errors import EngineFailed, LoreError, NotFound, NotReady, translated
+from orchestrator.errors import Conflict, EngineFailed, LoreError, NotFound, NotReady, translated
 from orchestrator.karma.episodes import ANY_SESSION, source_of
 from orchestrator.karma.learning import VotedAnswer
 from orchestrator.karma.memories import Memories
@@ -120,6 +120,10 @@ KEPT: Mapping[DataName, str] = {
     "traces": "what the model saw in your turns",
     "sessions": "your conversations, and the episodes made of them",
     "cache": "checkpoints of computed prompts, of all users",
+}
+WHAT_IS_HERE = {
+    "pause": "there is no memory here to give away",
+    "floors": "there are no checkpoints here to export or import",
 }
 TEND_EVERY_S = 4 * 3600.0
 IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `lore status`
@@ -373,6 +377,7 @@ class Program:
         return self._needing_the_engine(self._exported(principal, name), waits=False)
 
     async def _exported(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        self._refuse_elsewhere("floors")
         name = await self.lifecycle.named(principal, name)
         await asyncio.shield(self.model_ready())
         pieces = self.floor_files.exported(await self.lifecycle.ensure_built(name))
@@ -381,6 +386,7 @@ class Program:
                 yield piece
 
     async def import_floor(self, body: AsyncIterator[bytes]) -> ImportedFloor:
+        self._refuse_elsewhere("floors")
         if (away := self.yielding.paused) is not None:
             raise paused(away)
         with self.yielding.question():
@@ -481,15 +487,23 @@ class Program:
     # -- giving the memory away
 
     async def pause(self, why: str, seconds: float | None) -> PauseReply:
+        self._refuse_elsewhere("pause")
         with kept():
             pause = await self.yielding.pause(why, seconds)
         return PauseReply(name=pause.name, away=self.about.away())
 
     async def hold(self, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+        self._refuse_elsewhere("pause")
         with kept():
             async with aclosing(cast(Any, self.yielding.hold(why, seconds, name))) as pauses:
                 async for pause in pauses:
                     yield away_event(None) if pause is None else away_event(self.about.away(), pause.name)
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        """Raises Conflict for what only an engine here can do."""
+        if (remote := self.client.spec.remote) is not None:
+            hint = "only an engine on this machine can do that; the server has tools of its own"
+            raise Conflict(f"{WHAT_IS_HERE[what]}: the memory is that of {remote.name} (engine.url)", hint)
 
     def resume(self, name: str | None = None) -> ResumeReply:
         ended = self.yielding.end(name)

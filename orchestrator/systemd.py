@@ -5,6 +5,7 @@ reads /proc/driver), and memory that is written and then executed (ctypes callba
 """
 
 import asyncio
+import ipaddress
 import os
 import shutil
 import socket
@@ -75,7 +76,8 @@ ConfigurationDirectory=lorekeep
 @dataclass(frozen=True)
 class Unit:
     """What differs between installations. `writable` are the folders a user's daemon writes to; systemd makes the
-    system's. `tcp`: whether it listens on the network too. `environment`: variables that its manager may not have.
+    system's. `tcp`: whether it listens on the network too; `servers`: the hosts of the engine's servers, which it speaks
+    to. `environment`: variables that its manager may not have.
     `encrypt`: where the key of what it keeps is; of `credential`, `key_file` is the one that systemd-creds encrypted."""
 
     executable: Path
@@ -85,6 +87,7 @@ class Unit:
     environment: Mapping[str, str] = field(default_factory=dict)
     encrypt: KeySource = "off"
     key_file: Path = Path("/etc/lorekeep") / KEY_FILE
+    servers: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -254,9 +257,23 @@ def key_of(unit: Unit) -> str:
 
 
 def network(unit: Unit) -> str:
-    if unit.tcp:
-        return "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
-    return "RestrictAddressFamilies=AF_UNIX\nPrivateNetwork=yes\nIPAddressDeny=any\n"
+    """With servers given by address, those and no others can be spoken to; systemd resolves no names for that."""
+    if not unit.tcp and not unit.servers:
+        return "RestrictAddressFamilies=AF_UNIX\nPrivateNetwork=yes\nIPAddressDeny=any\n"
+    families = "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6\n"
+    if unit.tcp or not all(map(is_address, unit.servers)):
+        return families
+    allowed = " ".join(dict.fromkeys(unit.servers))
+    return f"{families}IPAddressDeny=any\nIPAddressAllow={allowed}\n"
+
+
+def is_address(host: str) -> bool:
+    """As IPAddressAllow= takes it; `localhost` is a word of its own there."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
 
 
 def placement(unit: Unit) -> str:

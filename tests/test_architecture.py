@@ -30,7 +30,8 @@ engine.cache:        engine
 engine.checkpoints:  engine engine.cache
 engine.scheduler:    engine engine.cache engine.checkpoints
 engine.embedding:    engine engine.llama engine.vocab
-engine.child:        engine engine.llama engine.cache engine.checkpoints engine.scheduler engine.embedding
+engine.remote:       engine engine.llama engine.vocab engine.embedding
+engine.child:        engine engine.llama engine.cache engine.checkpoints engine.scheduler engine.embedding engine.remote
 engine.client:       engine engine.llama engine.cache engine.embedding
 
 errors:              codex

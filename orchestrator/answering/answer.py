@@ -366,7 +366,8 @@ class Answers:
         )
         reuse = report.true_reuse(state.admitted, completions)
         left = state.admitted.left if state.admitted is not None else 0
-        lore = self._lore(prepared, reuse, left, closed.saved, closed.outdated, remembered.fault).model_copy(
+        told = (one.detail for one in completions)
+        lore = self._lore(prepared, reuse, left, closed.saved, closed.outdated, remembered.fault, *told).model_copy(
             update={
                 "trace": closed.trace,
                 "timings": timings,

@@ -20,6 +20,7 @@ from orchestrator.errors import CodexDropped, EngineFailed, InvalidRequest, Lore
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import engine_faults
 
+BUSY_S = 5.0  # after which a server that takes nothing more may take something
 STALE_TRIES = 3  # jobs under a grant that is no longer in force
 
 InferenceEvent = Admitted | PrefillProgress | AnswerDelta | Completion
@@ -85,6 +86,8 @@ def fault_of(ended: Completion) -> LoreError:
     what = ended.detail or f"the engine ended the request: {ended.reason}"
     if ended.reason in (Reason.WINDOW, Reason.CELLS):
         return OverBudget(what, "ask something shorter, allow fewer answer tokens, or start a new session")
+    if ended.reason is Reason.BUSY:
+        return NotReady(what, "ask again", retry_after=BUSY_S)
     if ended.reason is Reason.SAMPLING:
         return InvalidRequest(what, "correct that setting")
     if ended.reason is Reason.SCHEMA:

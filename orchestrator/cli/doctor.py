@@ -311,6 +311,10 @@ def faults_of(report: Mapping[str, Any]) -> Iterator[Check]:
     if engine.get("state") in ("broken", "failed"):
         fix = "lore model use NAME, and restart the daemon"
         yield Check("running", False, f"the model: {engine.get('reason')}", fix)
+    for server in engine.get("servers") or ():
+        if server["state"] != "up":
+            fix = "see its log; the daemon looks again by itself"
+            yield Check("server", False, server["reason"] or f"{server['url']} is {server['state']}", fix)
     if embedding.get("fault"):
         fix = "name another GGUF file in embedding.model, or none, and restart the daemon"
         yield Check("meaning", False, f"search by meaning: {embedding['fault']}", fix)
@@ -335,6 +339,8 @@ def configured_model(settings: "Settings", *, engine_runs: bool) -> list[Check]:
     """`engine_runs`: llama.cpp can be loaded, so that its fingerprint of a model can be asked for."""
     from orchestrator.reports.doctor import configured_model as configured
 
+    if settings.engine.url:
+        return [remote(settings)]
     try:
         with local.translated():
             found = configured(settings, local.paths())
@@ -354,6 +360,21 @@ def configured_model(settings: "Settings", *, engine_runs: bool) -> list[Check]:
         embedding(settings),
     ]
     return [*checks, floors(found)] if engine_runs else checks
+
+
+def remote(settings: "Settings") -> Check:
+    """Its servers are asked by the daemon alone, which tells of them."""
+    from orchestrator.errors import LoreError
+    from orchestrator.model.remote import NO_EMBEDDING, remote_of
+
+    try:
+        remote_of(settings, os.environ)
+    except LoreError as fault:
+        return Check("remote", False, fault.message, fault.hint)
+    if settings.embedding.model:
+        return Check("remote", False, NO_EMBEDDING, "take embedding.model out of the settings, or engine.url")
+    without = "no checkpoints, pauses, embeddings, log-probabilities and drafts of ours"
+    return Check("remote", True, f"{listed(*settings.engine.url)} computes, and nothing is loaded here: {without}")
 
 
 def kv(found: "ConfiguredModel") -> Check:

@@ -11,6 +11,7 @@ from orchestrator.cli.terminal import Report, count, facts, kv_loss, output, res
 Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
 BAR = 20  # the widest, in characters
 NAMES = 8  # of a question, on its page
+SERVER = "the server"  # where the memory is, where one computes
 
 
 @with_ask_options
@@ -138,7 +139,9 @@ def numbers(report: Report) -> Iterator[tuple[str, str]]:
     yield "governor", f"{governor.get('level', '')}, {budget}"
     for action in governor.get("actions", ()):
         yield "", action
-    if memory:
+    if memory and memory["where"] == SERVER:
+        yield "memory", "the server's: what of the prompt is in its cache is told from what was sent to it"
+    elif memory:
         held = f"{size(memory['kv_bytes'])} for KV, {size(memory['weights'])} of weights"
         embedding = f", {size(memory['embedding_bytes'])} for the embedding model" if memory["embedding_bytes"] else ""
         yield "memory", f"{memory['where']}: {held}{embedding}"

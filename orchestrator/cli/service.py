@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -15,7 +16,7 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Failure
 from orchestrator.cli.purge import insist
-from orchestrator.cli.terminal import is_terminal, note, result, result_json, size, table
+from orchestrator.cli.terminal import is_terminal, listed, note, result, result_json, size, table
 from orchestrator.wire import faults
 
 if TYPE_CHECKING:
@@ -31,6 +32,13 @@ Model = Annotated[
     str | None,
     given.option("--model MODEL", "a GGUF file, builtin:quoter, builtin:noise-s or builtin:noise-m"),
 ]
+Engine = Annotated[
+    list[str] | None,
+    given.option(
+        "--engine URL",
+        "a server that computes in the place of a model here, http://HOST:PORT/v1; again for further ones",
+    ),
+]
 
 LINGER_HINT = "ask who administers this machine: sudo loginctl enable-linger USER"
 NEXT = """\
@@ -44,13 +52,20 @@ next, as root:
 as the daemon's owner: sudo -u lorekeep lore status"""
 
 
-def serve(socket: given.Socket = None, tcp: Tcp = None, config: given.Config = None, model: Model = None) -> None:
+def serve(
+    socket: given.Socket = None,
+    tcp: Tcp = None,
+    config: given.Config = None,
+    model: Model = None,
+    engine: Engine = None,
+) -> None:
     """Runs the daemon until SIGTERM or Ctrl-C. The exit status is then 0, also while it starts."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the daemon hears signals itself
     with suppress(KeyboardInterrupt), local.translated():
         from orchestrator.instance import refuse_second
 
-        settings = local.settings(config, {"serve.socket": socket, "serve.tcp": tcp, "model.path": model}).settings
+        options = {"serve.socket": socket, "serve.tcp": tcp, "model.path": model, "engine.url": engine or None}
+        settings = local.settings(config, options).settings
         refuse_second(settings.serve, local.paths())
 
         from orchestrator.daemon import run
@@ -76,11 +91,29 @@ def set_up(*, user: bool, may_ask: bool, as_json: bool = False) -> None:
     files, complaints = changed(systemd.install, user=user, as_json=as_json)
     for file in files:
         note(f"wrote {file}")
+    if words := reached(local.settings().settings.engine.url):
+        note(words)
     complete(complaints, "the units are written, but not all else worked")
     if user:
         keep_running(may_ask=may_ask)
     else:
         note(NEXT)
+
+
+def reached(urls: Sequence[str]) -> str:
+    """What the unit may speak to because of engine.url; '' without one."""
+    from orchestrator.systemd import is_address
+
+    if not urls:
+        return ""
+    hosts = [str(urlsplit(url).hostname) for url in urls]
+    names = [host for host in hosts if not is_address(host)]
+    again = "install again when engine.url changes"
+    if names:
+        return (
+            f"the unit has the network, because {listed(*names)} in engine.url is a name: an address bounds it; {again}"
+        )
+    return f"the unit may speak to {listed(*hosts)} (engine.url) and to no other address; {again}"
 
 
 def keep_running(*, may_ask: bool) -> None:
@@ -196,6 +229,7 @@ def changed(
         carried(os.environ, paths, user=user),
         settings.security.encrypt,
         paths_of(user=user).config / KEY_FILE,
+        [str(urlsplit(url).hostname) for url in settings.engine.url],
     )
     try:
         complaints = action(unit, place)

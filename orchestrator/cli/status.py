@@ -43,7 +43,7 @@ def short_page(now: Report, columns: int | None = None, *, full: bool = True) ->
     rows = [
         heading(now),
         *model_facts(now["model"]),
-        *(engine_facts(now["engine"], now["queue"]) if is_busy_or_ill(now) else ()),
+        *(engine_facts(now["engine"], now["queue"]) if is_busy_or_ill(now) else server_facts(now["engine"])),
         *embedding_faults(now.get("embedding")),
         *memory_facts(now["governor"], short=True),
     ]
@@ -82,6 +82,7 @@ def is_busy_or_ill(now: Report) -> bool:
         engine.get("state") != "ready"
         or engine.get("reason")
         or engine.get("restarts")
+        or any(server["state"] != "up" for server in engine.get("servers") or ())
         or engine.get("ranges") is False
         or queue.get("running")
         or queue.get("waiting")
@@ -107,15 +108,18 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
 
     1. It is being computed: how long that still takes.
     2. It was never loaded to its end, or has no prefix yet.
-    3. The model is out of the memory: why.
-    4. All of it is there: what a short question takes, as predicted from what was measured here.
-    5. Some of it is not: the next question restores it from the disk, or computes it.
+    3. A server has it: what is in its memory only its answers tell.
+    4. The model is out of the memory: why.
+    5. All of it is there: what a short question takes, as predicted from what was measured here.
+    6. Some of it is not: the next question restores it from the disk, or computes it.
     """
     prefill, tokens, costs = codex.get("prefill"), codex.get("floor_tokens") or 0, now["engine"].get("cache") or {}
     if prefill and prefill["total"]:
         return prefill["done"] / prefill["total"], time_left(prefill.get("left_s"))
     if not tokens:
         return 0.0, codex.get("fresh") or "not built yet" if not codex.get("tier") else "its prefix is not built yet"
+    if now["engine"].get("servers"):
+        return 1.0, "asked of a server, which keeps its prefix as long as it can"
     held = min(tokens, held_of(codex["name"], now["engine"].get("pools") or ()))
     if away := now.get("paused"):
         return held / tokens, "paused" if away["cause"] == "pause" else "asleep: the next question wakes the model"
@@ -193,11 +197,27 @@ def engine_facts(engine: Report, queue: Report) -> Iterator[tuple[str, str]]:
     again = f"restarted {plural(restarts, 'time')}" if restarts else ""
     yield "engine", listed(engine.get("state", "unknown"), device(engine), again)
     yield "", engine.get("reason") or ""
+    yield from server_facts(engine)
     if engine.get("ranges") is False:
         yield "", "this model's cache cannot be cut: what a conversation adds is kept whole, or computed again"
     yield "queue", f"{running(engine, queue)}, {count(queue.get('waiting', 0))} waiting"
     if prefill := engine.get("prefill"):  # named by its codex: a floor's own name is a hash
         yield "", f"computing a prompt {'of ' + prefill['codex'] if prefill['codex'] else 'without a codex'}"
+
+
+def server_facts(engine: Report) -> Iterator[tuple[str, str]]:
+    """Those that compute in the engine's place, and what only an engine here can do."""
+    for server in engine.get("servers") or ():
+        yield "server", server_words(server)
+    if engine.get("servers"):
+        yield "", "without: checkpoints, pauses, embeddings, log-probabilities, drafts of ours (docs/scale.md)"
+
+
+def server_words(server: Report) -> str:
+    """`http://gpu:8000/v1, vLLM, up, 3 running, 1 waiting, 42 % of its cache`."""
+    load = [f"{count(server[what])} {what}" for what in ("running", "waiting") if server.get(what) is not None]
+    cache = f"{100 * server['cache']:.0f} % of its cache" if server.get("cache") is not None else ""
+    return listed(server["url"], server["kind"], server["state"], server.get("reason") or "", *load, cache)
 
 
 def device(engine: Report) -> str:
@@ -245,7 +265,8 @@ def memory_facts(governor: Report, *, short: bool = False) -> Iterator[tuple[str
     """`short`: without what is planned for how many tokens."""
     words = [str(governor.get("level", "unknown"))]
     if governor.get("pressure") is not None:
-        words.append(f"{100 * governor['pressure']:.0f} % of what weights and buffers leave")
+        of = "by what waits at the server" if governor.get("bound") == "server" else "of what weights and buffers leave"
+        words.append(f"{100 * governor['pressure']:.0f} % {of}")
     if governor.get("kv_budget_bytes") is not None and not short:
         words.append(
             f"{size(governor['kv_budget_bytes'])} of {governor['memory']} for {count(governor['cells'])} cached tokens"

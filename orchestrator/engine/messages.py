@@ -57,6 +57,7 @@ class Tier(StrEnum):
     VRAM = "vram"
     RAM = "ram"
     DISK = "disk"
+    REMOTE = "remote"  # a server's cache, whatever that is made of
     COMPUTED = "computed"
 
 
@@ -237,6 +238,7 @@ class Shutdown:
 @dataclass(frozen=True)
 class ModelLoading:
     fraction: float  # of the model that is there, from 0 to 1
+    why: str = ""  # what it waits for, where that is not the model's bytes
 
 
 @dataclass(frozen=True)
@@ -259,6 +261,14 @@ class Encoded:
 class DecodedText:
     call: int
     text: str
+
+
+@dataclass(frozen=True)
+class CallFailed:
+    """A call that cannot be answered now, though the engine is there."""
+
+    call: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -306,7 +316,8 @@ class KvMeasured:
 @dataclass(frozen=True)
 class Admitted:
     """The ticket holds its cells; `reuse` covers [0, prompt) without gaps. `left`: tokens of what is computed that are on
-    disk, and computed sooner than read."""
+    disk, and computed sooner than read. A server tells with the end of its answer what it reused: until then it is all, and
+    the ticket's Completion has the tokens."""
 
     ticket: int
     prompt: int
@@ -374,6 +385,7 @@ class Reason(StrEnum):
     TOKENS = "tokens"  # ids that the vocabulary does not have
     SCHEMA = "schema"  # a JSON schema outside the bounds
     SAMPLING = "sampling"  # a setting outside its range
+    BUSY = "busy"  # a server takes no more for now
     ENGINE = "engine"  # the child died or llama.cpp failed; may be tried again
 
 
@@ -389,7 +401,10 @@ class TicketTimings:
 
 @dataclass(frozen=True)
 class Completion:
-    """A ticket's one outcome. `computed` counts prompt tokens evaluated for it, `generated` tokens of the answer."""
+    """A ticket's one outcome. `computed` counts prompt tokens evaluated for it, `generated` tokens of the answer.
+
+    `detail`: why it was not answered; of an answer what must be said with it.
+    """
 
     ticket: int
     outcome: Outcome
@@ -519,8 +534,22 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
+class ServerState:
+    """A server that computes for us. `state`: up, drained (it takes nothing new) or down; `reason` says why. `running` and
+    `waiting`: requests of all its clients, None where it does not tell. `cache`: the share of its cache that is in use."""
+
+    url: str
+    kind: str
+    state: str
+    reason: str = ""
+    running: int | None = None
+    waiting: int | None = None
+    cache: float | None = None
+
+
+@dataclass(frozen=True)
 class EngineSnapshot:
-    """The engine after a step. Immutable; published, never asked for."""
+    """The engine after a step. Immutable; published, never asked for. `servers`: those that compute in its place."""
 
     grant: int
     pools: tuple[PoolState, ...] = ()
@@ -534,6 +563,10 @@ class EngineSnapshot:
     prefill_share: float = 1.0
     counters: Mapping[str, float] = field(default_factory=dict)
     step_times: StepTimes = StepTimes()
+    servers: tuple[ServerState, ...] = ()
+    pressure: float | None = (
+        None  # of the servers together, where 1.0 is all that they can take; None: the memory here counts
+    )
 
 
 FromChild = (
@@ -542,6 +575,7 @@ FromChild = (
     | LoadFailed
     | Encoded
     | DecodedText
+    | CallFailed
     | Matched
     | Inspected
     | FloorFound

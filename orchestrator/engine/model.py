@@ -29,6 +29,24 @@ class EmbeddingSpec:
 
 
 @dataclass(frozen=True)
+class RemoteSpec:
+    """Servers that compute in the place of a model here, by the URLs below which they have OpenAI's routes.
+
+    `model`: which of those that they serve; empty: the only one. `vocabulary`: a GGUF file of the same model, which counts
+    where no server does, and has the chat template where none tells it.
+    """
+
+    urls: tuple[str, ...]
+    model: str = ""
+    key: str = field(default="", repr=False)
+    vocabulary: str = ""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(self.urls)
+
+
+@dataclass(frozen=True)
 class EngineSpec:
     """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
 
@@ -51,6 +69,7 @@ class EngineSpec:
     disk_budget: int = 0  # bytes
     key: bytes = field(default=b"", repr=False)  # checkpoints are encrypted with it; empty: they are not
     embedding: EmbeddingSpec | None = None
+    remote: RemoteSpec | None = None  # then nothing is loaded here, and no other field but the model's name counts
 
 
 @dataclass(frozen=True)

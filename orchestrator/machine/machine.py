@@ -184,7 +184,7 @@ class Machine:
     @property
     def estimates(self) -> tuple[Estimate, ...]:
         """How far off the estimates were that the model was loaded with; nothing before it is loaded."""
-        if self._info is None:
+        if self._info is None or self.serves_elsewhere:
             return ()
         shape, plan, pool = self._costs.shape, self._costs.plan, self._widest
         loaded = (
@@ -219,6 +219,12 @@ class Machine:
 
     def _report(self, snapshot: EngineSnapshot | None = None) -> None:
         """Reports our own demand to the sampler."""
+        if self.serves_elsewhere:
+            context = self._info.trained_context if self._info is not None else 0
+            self._sampler.report(
+                Ours(served=context, measured=self._measured, queue=self._client.snapshot.pressure, away=self._is_away)
+            )
+            return
         pids = {os.getpid()} | ({self._client.pid} if self._client.pid is not None else set())
         pools = snapshot.pools if snapshot else ()
         if pools:  # the most that was seen: a pool may be closed, and opened again with more cells
@@ -253,6 +259,11 @@ class Machine:
             return 0, 0
         on_gpu = self._on_gpu
         return cost.here(on_gpu=on_gpu), cost.elsewhere(on_gpu=on_gpu)
+
+    @property
+    def serves_elsewhere(self) -> bool:
+        """Whether servers compute: no memory here counts."""
+        return self._client.spec.remote is not None
 
     @property
     def _is_away(self) -> bool:

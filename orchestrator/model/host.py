@@ -13,7 +13,7 @@ from governor.readings import GpuReading, chosen_gpu
 from governor.sensors import Sensors
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.model import EngineSpec, RemoteSpec
 from orchestrator.keys import Key, read_key, subkey
 from orchestrator.machine.machine import Machine, ModelCosts
 from orchestrator.machine.yielding import Yielding
@@ -36,6 +36,7 @@ from orchestrator.model.offloading import (
     unused_gpu,
     usable,
 )
+from orchestrator.model.remote import remote_of, remote_parts
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 
@@ -61,6 +62,8 @@ class Host:
 def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     """`kept`: the sizes of codices that were loaded before. Raises LoreError, first of all where the key is not there."""
     key = read_key(settings.security.encrypt, os.environ)
+    if (remote := remote_of(settings, os.environ)) is not None:
+        return remote_host(settings, paths, remote, key)
     governor, offloads = settings.for_governor(), engine_offloads()
     sensors = Sensors(os.environ.get("CUDA_VISIBLE_DEVICES"), retry_s=governor.sampler.retry_s)
     offload = offload_of(settings.model, offloads=offloads)
@@ -93,6 +96,13 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
     return Host(
         model, replace(conditions, loaded=offload), embedding, governor, client, machine, yielding, sensors, key
     )
+
+
+def remote_host(settings: Settings, paths: Paths, remote: RemoteSpec, key: Key | None) -> Host:
+    model, conditions, embedding, client, machine, yielding, sensors = remote_parts(settings, paths, remote)
+    if embedding.fault:
+        log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
+    return Host(model, conditions, embedding, settings.for_governor(), client, machine, yielding, sensors, key)
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

@@ -314,6 +314,9 @@ class ContextMeter:
         return measured
 
     async def _measured(self) -> Measurement:
+        if not self._key and self.client.spec.remote is not None:
+            info = await self.client.ensure_ready()
+            self._key = info.fingerprint
         if not self._key:
             self._key = await asyncio.to_thread(model_key, self.path, self.plan)
         return await asyncio.to_thread(self.file.get, self._key)

@@ -153,10 +153,10 @@ class FileHeader:
     fault: str = ""
 
 
-def at_hand(folder: Path, first: AtHand) -> tuple[AtHand, ...]:
+def at_hand(folder: Path, first: AtHand | None) -> tuple[AtHand, ...]:
     """Each file once, `first` before the others. Files of later shards belong to their first."""
     seen: dict[Path, AtHand] = {}
-    for one in (first, *builtins(folder), *files(folder)):
+    for one in (*filter(None, [first]), *builtins(folder), *files(folder)):
         seen.setdefault(one.path, one)
     return tuple(seen.values())
 

@@ -54,6 +54,7 @@ from orchestrator.wire.status import (
     QueueReport,
     RunningModel,
     SensorsReport,
+    ServerReport,
     StatusReply,
     StepReport,
     TicketReport,
@@ -178,7 +179,8 @@ class About:
         )
 
     def _known(self) -> tuple[AtHand, ...]:
-        return at_hand(self.folder, AtHand(self.model.setting, self.model.path))
+        own = None if self.client.spec.remote is not None else AtHand(self.model.setting, self.model.path)
+        return at_hand(self.folder, own)
 
     def _on_gpu(self) -> bool:
         return self.client.info is not None and self.client.info.device != "CPU"
@@ -234,7 +236,7 @@ class SharedLooks:
 def model_report(model: ModelFile, window: int | None) -> RunningModel:
     return RunningModel(
         name=model.setting,
-        path=str(model.path),
+        path=str(model.path) if model.states else "",
         notice=model.notice,
         changed=model.changed(),
         trained_context=model.shape.trained,
@@ -259,6 +261,7 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
         pools=tuple(PoolReport.of(pool) for pool in snapshot.pools),
         cache=dict(snapshot.counters),
         steps=StepReport.of(snapshot.step_times, bounds=STEP_BOUNDS_S),
+        servers=tuple(ServerReport.of(one) for one in snapshot.servers),
     )
 
 
@@ -273,22 +276,23 @@ def cache_content(cache: CacheContent) -> CacheReport:
 def governor_report(outlook: Outlook, machine: Machine, loaded: Offload | None) -> GovernorReport:
     """`loaded`: how the model was."""
     budget = outlook.budget
+    here = budget is not None and not machine.serves_elsewhere
     return GovernorReport(
         level=outlook.level.value,
         power=outlook.power.value,
         saving=outlook.power.why_saving,
         pressure=outlook.pressure,
         memory=budget.where if budget else None,
-        fixed_bytes=budget.fixed if budget else None,
-        kv_budget_bytes=budget.kv if budget else None,
-        embedding_bytes=budget.embedding_bytes if budget else None,
+        fixed_bytes=budget.fixed if budget and here else None,
+        kv_budget_bytes=budget.kv if budget and here else None,
+        embedding_bytes=budget.embedding_bytes if budget and here else None,
         cells=budget.cells if budget else None,
         window=budget.window if budget else None,
         bound=budget.bound.value if budget else None,
         bound_reason=budget.reason if budget else "",
-        kv_type=" and ".join(dict.fromkeys((loaded.plan.keys, loaded.plan.values))) if loaded else None,
+        kv_type=" and ".join(dict.fromkeys((loaded.plan.keys, loaded.plan.values))) if loaded and here else None,
         kv_reason=loaded.kv_reason if loaded else "",
-        planned=planned(budget) if budget else "",
+        planned=planned(budget) if budget and here else "",
         unplanned=outlook.unplanned,
         faults=tuple(f"{one.sensor}: {one.message}" for one in outlook.snapshot.faults if one.message != NO_DRIVER),
         gpus=tuple(gpu.name for gpu in outlook.snapshot.gpus),

@@ -6,6 +6,7 @@ Defaults that a part has are the part's own. Knows no file, variable or option: 
 import math
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -157,6 +158,36 @@ class ModelSettings(Slice):
         if isinstance(value, int) and value < LEAST_CONTEXT:
             raise ValueError(f"is below {LEAST_CONTEXT} tokens; use auto or more")
         return value
+
+
+class EngineTable(Slice):
+    """Servers that compute in the place of a model here."""
+
+    url: tuple[str, ...] = Field(
+        (),
+        description='a server with OpenAI-compatible completions, "http://HOST:PORT/v1", or a list of such servers with '
+        "the same model; empty: a model is loaded here",
+    )
+    model: str = Field("", description="which of the models that it serves; empty: the only one")
+    key_file: str = Field(
+        "", description="a file that holds the server's API key; LORE_ENGINE_KEY has it too; empty: none is sent"
+    )
+
+    @field_validator("url", mode="before")
+    @classmethod
+    def listed(cls, value: object) -> object:
+        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+    @field_validator("url")
+    @classmethod
+    def reachable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for url in value:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("holds what is no URL of a server; write it like http://HOST:PORT/v1")
+            if "@" in parts.netloc or parts.query or parts.fragment:
+                raise ValueError("holds a password or a query; write the URL alone, and the key in engine.key_file")
+        return tuple(dict.fromkeys(url.rstrip("/") for url in value))
 
 
 class CodexTable(Slice):
@@ -480,6 +511,7 @@ class Settings(Slice):
     serve: ServeSettings = ServeSettings()
     clients: ClientSettings = ClientSettings()
     model: ModelSettings = ModelSettings()
+    engine: EngineTable = EngineTable()
     embedding: EmbeddingSettings = EmbeddingSettings()
     governor: GovernorTable = GovernorTable()
     codex: CodexTable = CodexTable()

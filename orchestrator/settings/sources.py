@@ -26,7 +26,7 @@ from orchestrator.wire.wording import wording
 ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped
 PREFIX = "LORE_"
 SHORT = {"LORE_MODEL": "model.path", "LORE_SOCKET": "serve.socket", "LORE_TCP": "serve.tcp", "LORE_LOG": "log.level"}
-NOT_SETTINGS = {"LORE_CONFIG", "LORE_DEBUG"}  # read by the command line itself
+NOT_SETTINGS = {"LORE_CONFIG", "LORE_DEBUG", "LORE_ENGINE_KEY"}  # read by the command line itself
 WITHOUT_EFFECT = {  # read, so that a configuration of an earlier version is no error
     "storage.checkpoint_ram_share": "the system's page cache keeps recent checkpoints in memory",
 }
@@ -66,7 +66,8 @@ def in_effect(origin: str, values: Values) -> dict[str, Any]:
 
 def option_of(key: str) -> str:
     """`lore serve`'s name for it."""
-    return "model" if key == "model.path" else key.rpartition(".")[2].replace("_", "-")
+    names = {"model.path": "model", "engine.url": "engine"}
+    return names[key] if key in names else key.rpartition(".")[2].replace("_", "-")
 
 
 def config_files(environ: Mapping[str, str], config: Path | None = None) -> tuple[Path, ...]:

@@ -9,7 +9,7 @@ from orchestrator.wire.base import ReplyShape, SparseReply, empty
 
 BARE = "none"  # the codex of a question that names none: the bare model answers
 Block = Literal["identity", "codex", "environment", "karma", "state", "query"]
-Source = Literal["vram", "ram", "disk", "computed"]
+Source = Literal["vram", "ram", "disk", "remote", "computed"]
 MOST_SAID = 2000  # characters of a refusal's message
 
 
@@ -299,7 +299,7 @@ class KvLoss(ReplyShape):
 class PlanMemory(ReplyShape):
     """How the memory is planned."""
 
-    where: str = Field(description="RAM or VRAM")
+    where: str = Field(description="RAM, VRAM or the server")
     kv_bytes: int = Field(description="for KV")
     weights: int = Field(description="bytes of the model's")
     embedding_bytes: int = Field(description="kept for the model that embeds")

@@ -555,7 +555,7 @@ class PlannedMemory(ReplyShape):
     where: str = Field(description="RAM or VRAM: where KV lies")
     kv_bytes: int = Field(description="that KV may take")
     cells: int = Field(description="tokens that fit there")
-    bound: Literal["trained", "context", "measured", "kv", "ram"] = Field(
+    bound: Literal["trained", "context", "measured", "kv", "ram", "server"] = Field(
         description="what ends the context that fits: the model's training, what was measured of it, KV's memory, or RAM "
         "for layers on the CPU"
     )

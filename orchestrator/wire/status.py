@@ -50,6 +50,18 @@ class StepReport(ReplyShape):
     seconds: float = Field(description="of all together")
 
 
+class ServerReport(ReplyShape):
+    """A server that computes in the engine's place."""
+
+    url: str = Field(description="where it is asked")
+    kind: str = Field(description="llama-server, vLLM, SGLang, OpenAI-compatible, or unknown")
+    state: str = Field(description="up, drained or down")
+    reason: str = Field(description="why it is not up")
+    running: int | None = Field(description="requests of all its clients; none where it does not tell")
+    waiting: int | None = Field(description="of them, those that wait")
+    cache: float | None = Field(description="the share of its cache that is in use, from 0 to 1")
+
+
 class EngineReport(ReplyShape):
     """The engine's process."""
 
@@ -68,6 +80,7 @@ class EngineReport(ReplyShape):
     pools: tuple[PoolReport, ...] = Field(description="the live caches")
     cache: dict[str, int | float] = Field(description="the engine's counters since its start")
     steps: StepReport | None = Field(None, description="how long they took; none from an older daemon")
+    servers: tuple[ServerReport, ...] = Field((), description="those that compute in its place")
 
 
 class GpuSensors(ReplyShape):
@@ -137,7 +150,7 @@ class GovernorReport(ReplyShape):
     embedding_bytes: int | None = Field(description="kept for the model that embeds")
     cells: int | None = Field(description="tokens that fit there")
     window: int | None = Field(description="tokens of one prompt and answer")
-    bound: Literal["trained", "context", "measured", "kv", "ram"] | None = Field(
+    bound: Literal["trained", "context", "measured", "kv", "ram", "server"] | None = Field(
         description="what ends the window: the model's training, model.context, what was measured (lore doctor --context), "
         "KV's memory, or RAM for layers on the CPU"
     )

@@ -99,6 +99,11 @@ def main() -> None:
     spec = next(messages, None)
     if not isinstance(spec, EngineSpec):
         return
+    if spec.remote is not None:
+        from orchestrator.engine.remote.worker import run  # no llama.cpp is loaded with it
+
+        run(spec, wire, messages)
+        return
     watchdog = Watchdog(time.monotonic, overrun)
     watchdog.start()
     if (worker := begun(spec, wire, watchdog)) is not None:

@@ -31,6 +31,7 @@ from orchestrator.engine.messages import (
     Admitted,
     AdoptFiles,
     AnswerDelta,
+    CallFailed,
     Cancel,
     Completion,
     Decode,
@@ -65,7 +66,17 @@ from orchestrator.engine.model import EngineSpec, ModelInfo
 
 TicketMessage = Admitted | PrefillProgress | AnswerDelta | Completion
 
-ANSWERS = (Encoded, DecodedText, Matched, Inspected, FloorFound, FilesAdopted, EmbeddedTexts, EmbedFailed)
+ANSWERS = (
+    Encoded,
+    DecodedText,
+    CallFailed,
+    Matched,
+    Inspected,
+    FloorFound,
+    FilesAdopted,
+    EmbeddedTexts,
+    EmbedFailed,
+)
 HEARTBEAT_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
 
@@ -421,7 +432,10 @@ class Calls:
         try:
             if not self._supervisor.send([make(number)]):
                 raise EngineUnavailable(self._supervisor.reason)
-            return await future
+            answer = await future
+            if isinstance(answer, CallFailed):
+                raise EngineUnavailable(answer.reason)
+            return answer
         finally:
             self._waiting.pop(number, None)
 

@@ -267,7 +267,7 @@ class Supervisor:
         async with asyncio.timeout(MOST_SILENCE) as silence:
             async for message in child.messages():
                 if isinstance(message, ModelLoading):
-                    self._progressed(message.fraction)
+                    self._progressed(message)
                     silence.reschedule(clock() + MOST_SILENCE)
                 elif isinstance(message, EngineReady):
                     silence.reschedule(None)
@@ -283,9 +283,9 @@ class Supervisor:
         await self._enter(ChildState.READY, "")
         self._up()  # before anyone who waited can run: nothing is awaited in between
 
-    def _progressed(self, fraction: float) -> None:
+    def _progressed(self, loading: ModelLoading) -> None:
         again = self.restarts > 0 or self.info is not None
-        self.loaded, self.reason = fraction, loading_words(fraction, again=again)
+        self.loaded, self.reason = loading.fraction, loading.why or loading_words(loading.fraction, again=again)
 
     async def _after(self, how: str) -> bool:
         self._left()

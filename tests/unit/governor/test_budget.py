@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,17 +14,22 @@ from governor.budget import (
     Bound,
     Demand,
     MemoryBudget,
+    Ours,
+    Outlook,
     ceiling_of,
     checkpoint_bytes,
+    next_outlook,
     plan_budget,
     room_of,
+    served_budget,
     weights_on_gpu,
 )
 from governor.footprint import KvPlan, binding_bytes, kv_cost
 from governor.gguf import read_gguf
 from governor.model_shape import FootprintError, shape_of
-from governor.readings import MemoryReading
-from governor.settings import GIB, MIB, MemorySettings, SettingError, StoreSettings, limit_bytes, size
+from governor.pressure import Level
+from governor.readings import HostReading, MemoryReading, SensorSnapshot
+from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, SettingError, StoreSettings, limit_bytes, size
 
 SETTINGS = MemorySettings()
 
@@ -231,3 +237,37 @@ def test_checkpoints_take_a_share_of_what_is_free_on_disk_and_nothing_when_that_
     assert checkpoint_bytes(100 * 10**9, settings) == 20 * 10**9
     assert checkpoint_bytes(10**13, settings) == 50 * 10**9
     assert checkpoint_bytes(None, settings) == 0
+
+
+def served(before: Outlook | None, tokens: int, **more: Any) -> Outlook:
+    """The outlook where a server with a context of so many tokens computes."""
+    ours = Ours(served=tokens, **more)
+    return next_outlook(before, SensorSnapshot(0.0, (), HostReading()), ours, GovernorSettings())
+
+
+def test_where_a_server_computes_the_window_is_its_context_and_no_memory_is_asked_for() -> None:
+    budget = served(None, 4096).budget
+    assert budget is not None and budget == served_budget(1, 4096)
+    assert (budget.window, budget.cells, budget.bound) == (4096, 4096, Bound.SERVER)
+    assert budget.reason == "the server's context is 4,096 tokens" and budget.shortage == ""
+
+
+def test_before_a_server_has_told_its_context_nothing_is_planned() -> None:
+    outlook = served(None, 0)
+    assert outlook.budget is None and "no server" in outlook.unplanned
+
+
+def test_the_same_context_is_the_same_grant_and_a_measured_length_ends_its_window() -> None:
+    first = served(None, 4096)
+    assert served(first, 4096) == first
+    measured = served(first, 4096, measured=2048).budget
+    assert measured is not None
+    assert (measured.number, measured.window, measured.longest, measured.bound) == (2, 2048, 4096, Bound.MEASURED)
+
+
+def test_the_level_follows_the_servers_queue() -> None:
+    settings, outlook = GovernorSettings(), served(None, 4096)
+    for at in (0.0, 1000.0):
+        snapshot = SensorSnapshot(at, (), HostReading())
+        outlook = next_outlook(outlook, snapshot, Ours(served=4096, queue=0.85), settings)
+    assert outlook.level is Level.HIGH

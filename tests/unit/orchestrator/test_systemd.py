@@ -102,6 +102,21 @@ def test_the_gpu_stays_visible():
     assert "ProcSubset" not in text
 
 
+@pytest.mark.parametrize(
+    ("servers", "lines"),
+    [
+        (("10.0.0.7", "10.0.0.7"), ["IPAddressDeny=any", "IPAddressAllow=10.0.0.7"]),
+        (("localhost",), ["IPAddressDeny=any", "IPAddressAllow=localhost"]),
+        (("::1", "10.0.0.7"), ["IPAddressDeny=any", "IPAddressAllow=::1 10.0.0.7"]),
+        (("gpu.example", "10.0.0.7"), []),
+    ],
+)
+def test_servers_of_the_engine_are_spoken_to_and_by_address_no_others(servers, lines):
+    text = service_text(Unit(Path("/lore"), servers=servers))
+    assert [line for line in text.splitlines() if line.startswith("IPAddress")] == lines
+    assert "PrivateNetwork" not in text and "AF_INET AF_INET6" in text
+
+
 def test_without_tcp_there_is_no_network():
     assert "PrivateNetwork=yes" in service_text(Unit(Path("/lore"), tcp=False))
     assert "PrivateNetwork" not in service_text(Unit(Path("/lore"), tcp=True))

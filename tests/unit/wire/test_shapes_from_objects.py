@@ -22,7 +22,15 @@ from orchestrator.answering.sessions import Session
 from orchestrator.codices.floor_archive import Manifest
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import CacheBranch, CacheContent, KvChange, PoolState, StepTimes, TicketState
+from orchestrator.engine.messages import (
+    CacheBranch,
+    CacheContent,
+    KvChange,
+    PoolState,
+    ServerState,
+    StepTimes,
+    TicketState,
+)
 from orchestrator.errors import LoreError
 from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry
@@ -71,6 +79,7 @@ SOURCES: dict[str, object] = {
     "SearchHit": ChunkHit,
     "SessionExport": Session,
     "SessionRow": Session,
+    "ServerReport": ServerState,
     "StepReport": StepTimes,
     "StrategyState": Decision,
     "SymbolRow": FoundSymbol,

@@ -1,0 +1,65 @@
+"""Which server computes what, and how servers stand. Pure: times are handed in.
+
+One codex under one identity stays on one server, so that its prefix is in that cache: rendezvous hashing, by which the
+server's end moves its own keys alone, and its return brings them back.
+
+    UP ──cannot be reached, other model──▶ DOWN ──answers as before──▶ UP
+     └──/health says 503──▶ DRAINED ──200──▶ UP          nothing new is sent there; what runs goes on
+
+A server that is down is looked at again after a pause that grows. Where none is up, the first one that is down is tried all
+the same: who asks learns what is wrong now, and not what was.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+LOOK_S = 10.0  # between two looks at a server that is up
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 30.0
+
+
+class Standing(StrEnum):
+    UP = "up"
+    DRAINED = "drained"
+    DOWN = "down"
+
+
+@dataclass(frozen=True)
+class Stand:
+    """`failures`: looks in a row that failed; the next is at `look_at`, in seconds of the caller's clock."""
+
+    standing: Standing = Standing.UP
+    reason: str = ""
+    failures: int = 0
+    look_at: float = 0.0
+
+    def well(self, now: float) -> "Stand":
+        return Stand(look_at=now + LOOK_S)
+
+    def drained(self, now: float) -> "Stand":
+        return Stand(Standing.DRAINED, "it takes nothing new (its /health answers 503)", 0, now + FIRST_PAUSE_S * 2)
+
+    def failed(self, reason: str, now: float) -> "Stand":
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self.failures, 16))
+        return Stand(Standing.DOWN, reason, self.failures + 1, now + pause)
+
+
+def ranked(key: str, urls: Collection[str]) -> list[str]:
+    """The servers by what they have to do with a key, the first one first."""
+    return sorted(urls, key=lambda url: hashlib.sha256(f"{key}\0{url}".encode()).digest())
+
+
+def chosen(key: str, stands: Mapping[str, Stand], tried: Collection[str] = ()) -> str | None:
+    """The server for a key; None where there is none that was not tried."""
+    left = [url for url in ranked(key, stands) if url not in tried]
+    for standing in (Standing.UP, Standing.DOWN) if not tried else (Standing.UP,):
+        found = next((url for url in left if stands[url].standing is standing), None)
+        if found is not None:
+            return found
+    return None
+
+
+def next_look(stands: Sequence[Stand]) -> float:
+    return min(one.look_at for one in stands)

@@ -1,0 +1,460 @@
+"""The engine's process where servers compute: the same messages as of the child that loads a model.
+
+    daemon ──messages──▶ RemoteWorker ──a task for each ticket──▶ Fleet ──HTTP──▶ the server that has the codex
+                              │                                      ▲
+                              └── tokens, forecasts, figures         └── looks at each server again and again
+
+One event loop; a thread reads the socket. What only cells can do (checkpoints, files of floors, types of KV, embeddings) is
+refused in words, and what a server does not tell is said and not guessed.
+"""
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.engine.embedding.port import Embed, EmbedFailed
+from orchestrator.engine.messages import (
+    Admitted,
+    AdoptFiles,
+    AnswerDelta,
+    CallFailed,
+    Cancel,
+    Completion,
+    Decode,
+    DecodedText,
+    DropFloor,
+    Encode,
+    Encoded,
+    EngineReady,
+    EngineSnapshot,
+    FilesAdopted,
+    FindFloor,
+    FloorFound,
+    Grant,
+    InferenceJob,
+    Inspect,
+    Inspected,
+    KvMeasured,
+    LoadFailed,
+    Matched,
+    MeasureKv,
+    ModelLoading,
+    Outcome,
+    PrefillProgress,
+    PrefixMatch,
+    PutFloor,
+    Reason,
+    Reuse,
+    Shutdown,
+    TicketState,
+    TicketTimings,
+    Tier,
+    Wire,
+    bytes_to_ids,
+)
+from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.remote.fleet import Fleet, Served
+from orchestrator.engine.remote.replies import ServerFault, StreamEvent, TokenUsage, cached_of, doubts_of
+from orchestrator.engine.remote.requests import Prompt, PromptWay, SentMessage, parts_of, request_of, unsupported
+
+log = logging.getLogger("lorekeep.engine")
+
+NOT_HERE = "the model's memory is a server's: {} (engine.url)"
+NO_FILES = NOT_HERE.format("it writes no checkpoints, so no floor can be exported or imported")
+NO_KV = NOT_HERE.format("its type of KV is not measured here")
+NO_EMBEDDING = NOT_HERE.format("no model is loaded here, so nothing is embedded")
+THOUGHT = ("<think>", "</think>")
+TOKENS_AGAIN_S = (0.2, 1.0)  # pauses before text is tokenised again
+LEARNED_OF = 32  # computed tokens, from which a prompt's time tells something
+
+
+def run(spec: EngineSpec, wire: Wire, messages: Iterator[Any]) -> None:
+    """Until the daemon closes its end, or says that it ends."""
+    for noisy in ("httpx2", "httpcore2"):  # a line for each request
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    asyncio.run(serve(spec, wire, messages))
+
+
+async def serve(spec: EngineSpec, wire: Wire, messages: Iterator[Any]) -> None:
+    assert spec.remote is not None
+    loop, inbox = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+    def read() -> None:
+        for message in messages:
+            loop.call_soon_threadsafe(inbox.put_nowait, message)
+        loop.call_soon_threadsafe(inbox.put_nowait, Shutdown())
+
+    threading.Thread(target=read, name="frontend", daemon=True).start()
+    worker = RemoteWorker(spec, wire.send)
+    begun = asyncio.create_task(worker.begin(), name="first server")
+    try:
+        while not isinstance(message := await inbox.get(), Shutdown):
+            worker.take(message)
+    finally:
+        begun.cancel()
+        await worker.stop()
+
+
+class RemoteWorker:
+    """`send` takes messages for the daemon."""
+
+    def __init__(self, spec: EngineSpec, send: Callable[[Sequence[Any]], None]) -> None:
+        assert spec.remote is not None
+        self._spec = spec
+        self._send = send
+        self._fleet = Fleet(spec.remote, spec.context, self._publish)
+        self._floors: dict[str, PutFloor] = {}
+        self._tickets: dict[int, asyncio.Task[None]] = {}
+        self._states: dict[int, TicketState] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._grant = 0
+        self._figures: Counter[str] = Counter()
+        self._ms_per_token = 0.0
+
+    # -- life
+
+    async def begin(self) -> None:
+        """Says when a server can be used, or that none will be."""
+        try:
+            served = await self._fleet.begin(lambda why: self._send([ModelLoading(0.0, why)]))
+        except ServerFault as fault:
+            self._send([LoadFailed(str(fault))])
+            return
+        log.info("%s serves %s, asked by %s", self._spec.model, served.model.id, served.way)
+        self._send([EngineReady(info_of(served, self._spec))])
+        self._watching = asyncio.create_task(self._fleet.watch(), name="servers")
+        self._publish()
+
+    async def stop(self) -> None:
+        """Requests that run are given up: their servers end them with the connection."""
+        tasks = [*self._tickets.values(), *self._calls, *filter(None, [self._watching])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._fleet.close()
+
+    # -- messages
+
+    def take(self, message: object) -> None:
+        """Does at once what is no work, and begins a task for what is."""
+        match message:
+            case PutFloor():
+                self._floors[message.name] = message
+            case DropFloor():
+                self._drop(message.name)
+            case Grant():
+                self._grant = message.number
+                self._publish()
+            case InferenceJob():
+                self._tickets[message.ticket] = asyncio.create_task(self._ticket(message), name="ticket")
+            case Cancel() if (task := self._tickets.get(message.ticket)) is not None:
+                task.cancel()
+            case Encode() | Decode():
+                call = asyncio.create_task(self._tokenised(message), name="tokens")
+                self._calls.add(call)
+                call.add_done_callback(self._calls.discard)
+            case _:
+                if (answer := self._answer(message)) is not None:
+                    self._send([answer])
+
+    def _answer(self, message: object) -> object | None:
+        match message:
+            case PrefixMatch():
+                return self._forecast(message)
+            case Inspect():
+                return Inspected(message.call, tuple(self._states.values()), ())
+            case FindFloor():
+                return FloorFound(message.call, (), 0)
+            case AdoptFiles():
+                return FilesAdopted(message.call, NO_FILES)
+            case MeasureKv():
+                return KvMeasured(message.call, 0, 0, None, NO_KV)
+            case Embed():
+                return EmbedFailed(message.call, NO_EMBEDDING)
+        return None
+
+    def _drop(self, floor: str) -> None:
+        """Whoever computes it in advance need not."""
+        self._floors.pop(floor, None)
+        for ticket, state in self._states.items():
+            if state.floor == floor and state.background:
+                self._tickets[ticket].cancel()
+
+    async def _tokenised(self, message: Encode | Decode) -> None:
+        """Nobody else can count: a server that cannot be reached is tried again before the call fails."""
+        for pause in (*TOKENS_AGAIN_S, None):
+            try:
+                self._send([await self._in_tokens(message)])
+                return
+            except ServerFault as fault:
+                if pause is None:
+                    self._send([CallFailed(message.call, str(fault))])
+                    return
+                await asyncio.sleep(pause)
+
+    async def _in_tokens(self, message: Encode | Decode) -> Encoded | DecodedText:
+        tokens = self._fleet.served.tokens
+        if isinstance(message, Decode):
+            return DecodedText(message.call, await tokens.text(bytes_to_ids(message.ids)))
+        ids = await asyncio.gather(*(tokens.ids(text, control=message.control) for text in message.texts))
+        return Encoded(message.call, tuple(one.tobytes() for one in ids))
+
+    def _forecast(self, message: PrefixMatch) -> Matched:
+        """By what was sent to the server that a question would go to."""
+        floor = self._floors.get(message.floor)
+        prompt = (floor.ids if floor else b"") + message.tail
+        tokens = len(prompt) // 4
+        url = self._fleet.choose(key_of(floor, message.floor))
+        known = self._fleet.prompts[url].longest(prompt) if url is not None else 0
+        known = min(known, tokens - 1) if message.max_tokens else known
+        return Matched(message.call, max(0, known), parts(max(0, known), tokens))
+
+    # -- a ticket
+
+    async def _ticket(self, job: InferenceJob) -> None:
+        began = time.monotonic()
+        try:
+            completion = await self._answered(job, began)
+        except ServerFault as fault:
+            refused = fault.reason is not Reason.ENGINE
+            completion = Completion(
+                job.ticket, Outcome.REFUSED if refused else Outcome.FAILED, fault.reason, str(fault)
+            )
+        except asyncio.CancelledError:
+            completion = Completion(job.ticket, Outcome.CANCELLED, Reason.CANCELLED)
+        except Exception as fault:  # of ours, or a reply of no known shape: who waits must be told
+            log.exception("a ticket failed")
+            why = f"a mistake in lore itself: {type(fault).__name__}: {fault}"
+            completion = Completion(job.ticket, Outcome.FAILED, Reason.ENGINE, why)
+        self._states.pop(job.ticket, None)
+        self._tickets.pop(job.ticket, None)
+        self._send([completion])
+        self._publish()
+
+    async def _answered(self, job: InferenceJob, began: float) -> Completion:
+        """The one outcome of a ticket that was not refused. Raises ServerFault."""
+        floor, served = self._floors.get(job.floor), self._fleet.served
+        if floor is None and job.floor:
+            return Completion(job.ticket, Outcome.REFUSED, Reason.UNKNOWN_FLOOR, f"no floor {job.floor}")
+        if why := unsupported(job, served.model.kind):
+            return Completion(job.ticket, Outcome.REFUSED, Reason.SAMPLING, why)
+        prompt = (floor.ids if floor else b"") + job.tail
+        if (wanted := len(prompt) // 4 + max(1, job.max_tokens)) > served.context:
+            why = f"prompt and answer are {wanted:,} tokens, and the server's context is {served.context:,}"
+            return Completion(job.ticket, Outcome.REFUSED, Reason.WINDOW, why)
+        self._states[job.ticket] = state_of(job, len(prompt) // 4)
+        self._publish()
+        ids = bytes_to_ids(prompt)
+        answer = RemoteAnswer(self._send, job, served, began)
+        self._send([Admitted(job.ticket, len(ids), parts(len(ids), len(ids)), 0.0)])
+        url = await self._asked(answer, await self._prompt(ids), key_of(floor, job.floor))
+        self._fleet.prompts[url].sent(prompt)
+        return self._counted(await answer.completion(len(ids)))
+
+    async def _prompt(self, ids: "array[int]") -> Prompt:
+        """As the servers take it."""
+        served = self._fleet.served
+        if served.way is PromptWay.IDS:
+            return [*ids]
+        if served.way is PromptWay.TEXT:
+            return await served.tokens.text(ids)
+        return tuple([SentMessage(role, await served.tokens.text(part)) for role, part in parts_of(ids)])
+
+    async def _asked(self, answer: "RemoteAnswer", prompt: Prompt, key: str) -> str:
+        """Streams the answer; the server that gave it. One that fails before the first text has another try elsewhere."""
+        tried: list[str] = []
+        fault = ServerFault("no server takes anything new", Reason.BUSY)
+        while len(tried) < 2 and (url := self._fleet.choose(key, tried)) is not None:
+            tried.append(url)
+            try:
+                await self._streamed(answer, prompt, url)
+                return url
+            except ServerFault as found:
+                fault = found
+                if found.elsewhere:
+                    self._fleet.failed(url, found)
+                if answer.begun or not found.elsewhere:
+                    break
+                log.warning("%s; %s", found, "another server is asked" if len(tried) < 2 else "it is not asked again")
+        raise fault
+
+    async def _streamed(self, answer: "RemoteAnswer", prompt: Prompt, url: str) -> None:
+        model = self._fleet.served.model
+        request, told = request_of(answer.job, prompt, model.kind, model.id), False
+        async with aclosing(self._fleet.answer(url, request)) as events:
+            async for event in events:
+                if event.model and event.model != model.id and not told:
+                    told = True
+                    answer.notes.append(f"the server answered as {event.model}, and {model.id} was asked for")
+                    self._fleet.other_model(url, event.model)
+                answer.take(event)
+
+    # -- figures
+
+    def _counted(self, done: Completion) -> Completion:
+        figures = {"cached_tokens": done.cached, "prompt_tokens": done.prompt, "generated_tokens": done.generated}
+        if done.reason is not Reason.PREFILLED:
+            self._figures.update(figures)
+        self._figures["computed_tokens"] += done.computed
+        if done.computed >= LEARNED_OF:
+            each = done.timings.first_token_ms / done.computed
+            self._ms_per_token = each if not self._ms_per_token else (3 * self._ms_per_token + each) / 4
+        return done
+
+    def _publish(self) -> None:
+        running = [one for one in self._states.values() if one.phase == "answering"]
+        learned = {name: self._ms_per_token for name in ("ms_per_token", "ms_per_token_empty") if self._ms_per_token}
+        self._send(
+            [
+                EngineSnapshot(
+                    self._grant,
+                    running=len(self._states),
+                    prefills=len(self._states) - len(running),
+                    counters={**self._figures, **learned},
+                    servers=self._fleet.states,
+                    pressure=self._fleet.pressure,
+                )
+            ]
+        )
+
+
+class RemoteAnswer:
+    """One answer as its events come: passes its text on, and knows at the end what became of it. `notes`: what must be
+    said with it; `begun`: whether some of its text was passed on."""
+
+    def __init__(self, send: Callable[[Sequence[Any]], None], job: InferenceJob, served: Served, began: float) -> None:
+        self.job = job
+        self.notes: list[str] = []
+        self.begun = False
+        self._send = send
+        self._served = served
+        self._began = began
+        self._first = 0.0
+        self._said: list[str] = []
+        self._pieces = 0
+        self._thinks = False
+        self._finish = ""
+        self._usage: TokenUsage | None = None
+
+    def take(self, event: StreamEvent) -> None:
+        self._finish = event.finish or self._finish
+        self._usage = merged(self._usage, event.usage)
+        if event.total:
+            self._send([PrefillProgress(self.job.ticket, event.done, event.total)])
+        if text := self._worded(event):
+            self._first = self._first or time.monotonic()
+            self._pieces += 1
+            if self.job.max_tokens:
+                self.begun = True
+                self._said.append(text)
+                self._send([AnswerDelta(self.job.ticket, text, b"")])
+
+    async def completion(self, prompt: int) -> Completion:
+        """Sends the ids of the whole text before it: a later prompt has them in its place."""
+        text, now = "".join(self._said), time.monotonic()
+        if text:
+            self._send([AnswerDelta(self.job.ticket, "", (await self._ids(text)).tobytes())])
+        way, usage, kind = self._served.way, self._usage, self._served.model.kind
+        doubts = doubts_of(usage, prompt if way is PromptWay.IDS else None, kind)
+        cached = cached_of(usage, prompt)
+        told = usage.generated if usage is not None and usage.generated is not None else self._pieces
+        generated = told if self.job.max_tokens else 0
+        first, total = (self._first or now) - self._began, now - self._began
+        speed = max(0, generated - 1) / (total - first) if total > first else 0.0
+        ended = Reason.LENGTH if self._finish == "length" else Reason.STOP
+        return Completion(
+            self.job.ticket,
+            Outcome.DONE,
+            ended if self.job.max_tokens else Reason.PREFILLED,
+            "; ".join(filter(None, (*self.notes, doubts))),
+            prompt,
+            cached,
+            prompt - cached,
+            generated,
+            timings=TicketTimings(0.0, 1000 * first, 1000 * total, speed),
+        )
+
+    def _worded(self, event: StreamEvent) -> str:
+        """Its text; a thought that the server has set apart goes back between its marks."""
+        opens, closes = event.thought and not self._thinks, event.text and self._thinks
+        self._thinks = bool(event.thought) or (self._thinks and not event.text)
+        begin, end = THOUGHT[0] if opens else "", THOUGHT[1] if closes else ""
+        return f"{begin}{event.thought}{end}{event.text}"
+
+    async def _ids(self, text: str) -> "array[int]":
+        """With the control tokens that calls are written with; all else is content."""
+        tokens, calls = self._served.tokens, self.job.sampling.calls
+        if calls is None or calls.form.trigger not in text:
+            return await tokens.ids(text, control=False)
+        found = array("I")
+        marks = {mark.strip() for mark in (calls.form.trigger, calls.form.close) if mark.strip()}
+        for part, is_mark in split(text, marks):
+            found.extend(await tokens.ids(part, control=is_mark))
+        return found
+
+
+def split(text: str, marks: set[str]) -> Iterator[tuple[str, bool]]:
+    """The text in parts, and whether each is one of the marks."""
+    while text:
+        at, mark = min(((text.find(one), one) for one in marks if one in text), default=(len(text), ""))
+        if at:
+            yield text[:at], False
+        if mark:
+            yield mark, True
+        text = text[at + len(mark) :]
+
+
+def merged(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | None:
+    """What a later event says, and of what it does not say what an earlier one did."""
+    if before is None or now is None:
+        return now or before
+    told = {name: value for name, value in vars(now).items() if value is not None}
+    return replace(before, **told)
+
+
+def parts(cached: int, tokens: int) -> tuple[Reuse, ...]:
+    """A prompt of which so many tokens are in a server's cache."""
+    found = [Reuse(0, cached, Tier.REMOTE)] if cached else []
+    return (*found, Reuse(cached, tokens, Tier.COMPUTED)) if cached < tokens else tuple(found)
+
+
+def key_of(floor: PutFloor | None, name: str) -> str:
+    """What stays on one server: a codex under an identity."""
+    return (floor.pool or floor.name) if floor is not None else name
+
+
+def state_of(job: InferenceJob, tokens: int) -> TicketState:
+    background = job.is_in_advance
+    phase = "prefilling" if background else "answering"
+    return TicketState(job.ticket, job.floor, phase, 0, background, tokens, 0, 0, 0, job.max_tokens, 0.0, 0.0, 0.0)
+
+
+def info_of(served: Served, spec: EngineSpec) -> ModelInfo:
+    model, name = served.model, served.tokens.name
+    digest = hashlib.sha256(repr((model.id, model.kind.value, served.way.value, name, served.template)).encode())
+    return ModelInfo(
+        name=model.id,
+        architecture=model.kind.value,
+        fingerprint=f"remote-{digest.hexdigest()}",
+        vocabulary=name,
+        trained_context=served.context,
+        parameters=model.parameters,
+        weight_bytes=0,
+        kv_bytes_per_token=0.0,
+        chat_template=served.template,
+        bos=served.bos,
+        eos=served.eos,
+        add_bos=served.tokens.adds_bos and served.way is PromptWay.IDS,
+        ranges=True,
+        device=f"{spec.model} ({model.kind.value}, prompts go as {served.way.value})",
+        gpu_layers=0,
+    )
