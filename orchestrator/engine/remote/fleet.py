@@ -244,9 +244,11 @@ class Fleet:
         try:
             return await work(self._servers[self._asked])
         except ServerFault as fault:
+            if fault.lasting or fault.reason is not Reason.ENGINE:  # of this text, and not of the server
+                raise
             self.failed(self._asked, fault)
             other = next((url for url in self._servers if self._stands[url].standing is Standing.UP), None)
-            if fault.lasting or other is None:
+            if other is None:
                 raise
             self._asked = other
             return await work(self._servers[other])

@@ -280,7 +280,7 @@ class RemoteWorker:
                 return url
             except ServerFault as found:
                 fault = found
-                if found.elsewhere:
+                if found.elsewhere and found.reason is not Reason.BUSY:  # one that is busy keeps its codices
                     self._fleet.failed(url, found)
                 if answer.begun or not found.elsewhere:
                     break
