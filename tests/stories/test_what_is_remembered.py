@@ -137,6 +137,25 @@ def test_each_turn_says_what_broke_its_prefix_once_and_the_turns_after_it_nothin
     assert seen == [None, None, came, None, retired, None, gone, None]
 
 
+def test_a_client_that_sends_its_conversation_each_time_keeps_its_memories_and_another_conversation_gets_new_ones(
+    house,
+):
+    add(house, "The cache is Redis.")
+    body = {"model": "lore", "max_completion_tokens": 4, "lore": {"codex": "none"}}
+    messages = [{"role": "user", "content": "what is the cache?"}]
+    first = reply(house, "/v1/chat/completions", {**body, "messages": messages})
+    add(house, "The cache has a limit of 2 GB.")
+    answer = {"role": "assistant", "content": first["choices"][0]["message"]["content"]}
+    going_on = [*messages, answer, {"role": "user", "content": "why is that?"}]
+    other = [{"role": "user", "content": "is the cache limited?"}]
+    for asked_now, known in (
+        (going_on, ["The cache is Redis."]),
+        (other, ["The cache has a limit of 2 GB."]),
+    ):
+        lore = reply(house, "/v1/chat/completions", {**body, "messages": asked_now})["lore"]
+        assert [one["text"] for one in lore["memories"]] == known
+
+
 def test_the_memories_of_a_conversation_are_the_same_after_a_restart(house):
     add(house, "The cache is Redis.")
     asked(house, "what is the cache?", "restarted")
@@ -162,6 +181,38 @@ def test_a_memory_turns_suspect_when_the_code_that_it_cites_is_edited(house):
     assert [one["id"] for one in house.json("memory", "review")["memories"]] == [added["id"]]
     wrong = house.lore("memory", "add", "x", "-c", "cited", "--cite", "cache.py:9")
     assert (wrong.returncode, "it has 3 lines" in wrong.stderr) == (2, True)
+
+
+def test_a_memory_is_suspect_on_a_branch_that_changes_its_code_and_follows_a_rebase_that_moves_it(house):
+    code = house.folder / "branched"
+    code.mkdir()
+    (code / "cache.py").write_text("import redis\n\nport = 6379\n")
+    git(code, "init", "-q", "-b", "main")
+    git(code, "add", ".")
+    git(code, "commit", "-q", "-m", "first")
+    git(code, "checkout", "-q", "-b", "work")
+    (code / "notes.py").write_text("todo = 'a port'\n")
+    git(code, "add", ".")
+    git(code, "commit", "-q", "-m", "notes")
+    house.json("load", str(code), "--wait")
+    added = add(house, "The port is 6379.", "-c", "branched", "--cite", "cache.py:3")
+
+    def shown(file, text):
+        until(lambda: any(text in one["snippet"] for one in hits(house, f"port {file}", "branched")))
+        said = prompt(house, "what is the port?", codex="branched")
+        return "- The port is 6379.\n" in said, "(may be outdated: cache.py" in said
+
+    git(code, "checkout", "-q", "main")
+    (code / "cache.py").write_text("import os\nimport redis\n\n# of ours\nport = 6379\n")
+    git(code, "commit", "-q", "-a", "-m", "moved")
+    git(code, "checkout", "-q", "work")
+    git(code, "rebase", "-q", "main")
+    assert shown("cache", "# of ours") == (True, False)
+    assert "cache.py:5" in house.lore("memory", "show", added["id"]).stdout
+    git(code, "checkout", "-q", "-b", "other")
+    (code / "cache.py").write_text("port = 6380\n")
+    git(code, "commit", "-q", "-a", "-m", "changed")
+    assert shown("cache", "6380") == (False, True)
 
 
 def test_a_memory_cites_commits_of_its_codex_and_they_go_along_with_an_export(house, tmp_path):
