@@ -15,26 +15,25 @@ async def unless(happened: Awaitable[Any], work: Awaitable[T], fault: Exception)
     """
     waiting = asyncio.current_task()
     assert waiting is not None
-    cancelled, came = waiting.cancelling(), False
+    cancelled, works, came = waiting.cancelling(), True, False
 
     def end(_: "asyncio.Future[Any]") -> None:
         nonlocal came
-        came = True
-        waiting.cancel()
+        if works:  # one that is due already, as the work ends, cannot be taken back
+            came = True
+            waiting.cancel()
 
     rival: asyncio.Future[Any] = asyncio.ensure_future(happened)
     rival.add_done_callback(end)
     try:
-        found = await work
+        return await work
     except asyncio.CancelledError:
-        if came and waiting.uncancel() <= cancelled:
+        if came and waiting.cancelling() <= cancelled + 1:  # by `end` alone
             raise fault from None
         raise
-    else:
-        if came:  # the work ended all the same
-            waiting.uncancel()
-        return found
     finally:
-        rival.remove_done_callback(end)
+        works = False
+        if came:
+            waiting.uncancel()
         rival.cancel()
         await asyncio.gather(rival, return_exceptions=True)

@@ -40,6 +40,33 @@ async def test_of_two_that_end_at_once_work_wins():
     assert await unless(of(None), of(7), TooLateError()) == 7
 
 
+async def test_work_that_ends_with_what_happens_wins_also_where_it_was_waited_for():
+    happened, done = asyncio.Event(), asyncio.get_running_loop().create_future()
+    waiting = asyncio.ensure_future(unless(happened.wait(), done, TooLateError()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    happened.set()
+    done.set_result(7)
+    assert await waiting == 7
+
+
+@pytest.mark.parametrize("ends", ["result", "fault"])
+async def test_work_that_ends_its_own_way_when_it_is_cancelled_leaves_no_cancellation_behind(ends):
+    async def stubborn():
+        try:
+            await never()
+        except asyncio.CancelledError:
+            return await (of(7) if ends == "result" else broken())
+
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        assert await unless(of(None), stubborn(), TooLateError()) == 7
+    except ValueError:
+        assert ends == "fault"
+    assert task.cancelling() == 0
+
+
 async def test_a_fault_of_the_work_is_its_own():
     with pytest.raises(ValueError, match="broken"):
         await unless(never(), broken(), TooLateError())
