@@ -24,7 +24,7 @@ codex:
 
 engine:              the modules at its root: ports, messages, costs
 engine.builtin:
-engine.vocab:        engine.builtin
+engine.vocab:        engine engine.builtin
 engine.llama:        governor engine engine.vocab
 engine.cache:        engine
 engine.checkpoints:  engine engine.cache

@@ -46,6 +46,13 @@ def bytes_to_ids(data: Ids) -> "array[int]":
     return ids
 
 
+def well_formed(text: str) -> str:
+    """Lone surrogates, which file names may carry and UTF-8 cannot, become U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 class Urgency(StrEnum):
     INTERACTIVE = "interactive"
     BACKGROUND = "background"

@@ -41,18 +41,27 @@ def remote_of(settings: Settings, environ: Mapping[str, str]) -> RemoteSpec | No
 def key_of(file: str, environ: Mapping[str, str]) -> str:
     """Of the file, else of the variable; '' for none. No message of a fault has it."""
     if not file:
-        return environ.get(KEY_VARIABLE, "").strip()
+        key = environ.get(KEY_VARIABLE, "").strip()
+        if key and not is_key(key):
+            raise SettingsError(f"{KEY_VARIABLE} holds no key", "set it to the server's API key, in one line")
+        return key
     path = path_of(file)
     try:
-        found = path.read_bytes()[: MOST_KEY + 1]
+        with path.open("rb") as opened:
+            found = opened.read(MOST_KEY + 1)
     except OSError as error:
         raise SettingsError(f"engine.key_file: {path}: {error.strerror}", "make it readable for the daemon") from error
     key = found.decode("ascii", "replace").strip()
-    if not key or len(found) > MOST_KEY or not key.isascii() or not key.isprintable():
+    if len(found) > MOST_KEY or not is_key(key):
         raise SettingsError(f"engine.key_file: {path} holds no key", "write the server's API key into it, in one line")
     if path.stat().st_mode & 0o077:
         log.warning("others may read the key in %s: chmod 600 %s", path, path)
     return key
+
+
+def is_key(text: str) -> bool:
+    """Whether a header takes it: a fault of one that it does not take would show it."""
+    return bool(text) and text.isascii() and text.isprintable()
 
 
 def remote_parts(

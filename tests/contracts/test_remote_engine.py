@@ -139,6 +139,23 @@ async def test_content_never_becomes_a_control_token_though_the_server_reads_it_
     assert list(template) == ([CONTROL[control]] if kind == "llama-server" else list(control.encode()))
 
 
+async def test_half_a_character_in_a_text_is_the_sign_for_it_as_with_a_model_here():
+    with stand_in() as server:
+        async with remote(server) as client:
+            name, sign = await client.encode(["caf\udce9.py", "caf\ufffd.py"])
+    assert list(name) == list(sign)
+
+
+@pytest.mark.parametrize("tokens", [[-1], [2**32], [True], ["a"]])
+async def test_what_is_no_token_is_the_servers_fault_and_nobody_waits_for_it(tokens):
+    with stand_in() as server:
+        async with remote(server) as client:
+            await client.ensure_ready()
+            server.script.tokens = tokens
+            with pytest.raises(EngineUnavailable, match="without tokens"):
+                await client.encode(["def f"])
+
+
 @pytest.mark.parametrize(
     ("usage", "words"),
     [
@@ -368,8 +385,7 @@ async def test_a_server_with_another_model_is_not_used():
     with stand_in() as one, stand_in(Script(model="llama")) as two:
         async with remote(one, two) as client:
             await client.ensure_ready()
-            while {state.state for state in client.snapshot.servers} != {"up", "down"}:
-                await client.next_snapshot()
+            assert {state.state for state in client.snapshot.servers} == {"up", "down"}  # before anybody can ask
             (reason,) = (state.reason for state in client.snapshot.servers if state.state == "down")
 
     assert "serves llama" in reason and "qwen" in reason

@@ -27,7 +27,8 @@ OWNERS = {"vLLM": "vllm", "SGLang": "sglang", "llama-server": "llamacpp", "other
 class Script:
     """How the server behaves; may be changed while it runs. `refusals`: statuses that the next answers are refused with.
     `cut_after`: pieces of text after which it drops the connection. `usage`: whole, bare (no details), none, or wrong.
-    `takes`: the kinds of prompt that /completions takes; none: it has no such route. `gate`: pieces wait for it."""
+    `takes`: the kinds of prompt that /completions takes; none: it has no such route. `tokens`: what every text is
+    tokenised as. `gate`: pieces wait for it."""
 
     kind: str = "vLLM"
     model: str = "qwen"
@@ -38,6 +39,7 @@ class Script:
     usage: str = "whole"
     takes: tuple[type, ...] = (list, str)
     tokenizes: bool = True
+    tokens: list[int] | None = None
     answers_as: str = ""
     key: str = ""
     drained: bool = False
@@ -177,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
     def tokenize(self, body: dict[str, Any]) -> None:
         llama = self.it.script.kind == "llama-server"
         text = body["content"] if llama else body["prompt"]
-        found = ids_of(text, control=body.get("parse_special", True))
+        found = self.it.script.tokens or ids_of(text, control=body.get("parse_special", True))
         more = {} if llama else {"count": len(found), "max_model_len": self.it.script.context, "token_strs": None}
         self.reply(200, {"tokens": found, **more})
 
@@ -210,10 +212,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        if script.thought and "messages" in body:
-            self.event(
-                {"choices": [{"index": 0, "delta": {"reasoning_content": script.thought}, "finish_reason": None}]}
-            )
+        thought = script.thought if "messages" in body else ""
+        if thought:
+            self.event({"choices": [{"index": 0, "delta": {"reasoning_content": thought[:5]}, "finish_reason": None}]})
         pieces = [answer[at : at + 5] for at in range(0, len(answer), 5)][: body["max_tokens"]]
         for number, piece in enumerate(pieces):
             if number == script.cut_after:
@@ -223,7 +224,10 @@ class Handler(BaseHTTPRequestHandler):
             if number and script.gate is not None:
                 self.it.begun.set()
                 script.gate.wait(30)
-            self.event({"choices": [self.choice(body, piece)]})
+            choice = self.choice(body, piece)
+            if thought and not number:  # as vLLM does: the end of a thought comes with the first text
+                choice["delta"]["reasoning_content"] = thought[5:]
+            self.event({"choices": [choice]})
         ended = "length" if len(pieces) * 5 < len(answer) else "stop"
         self.event({"choices": [{**self.choice(body, ""), "finish_reason": ended}]})
         usage = usage_of(script.usage, len(ids), cached, len(pieces))

@@ -16,8 +16,9 @@ from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_token
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows
 from orchestrator.engine.llama.model_files import read_metadata
+from orchestrator.engine.messages import well_formed
 from orchestrator.engine.model import EmbeddingSpec, default_threads
-from orchestrator.engine.vocab.vocabulary import tokenized, well_formed
+from orchestrator.engine.vocab.vocabulary import tokenized
 
 POOLING = {
     0: lib.LLAMA_POOLING_TYPE_MEAN,  # none of its own

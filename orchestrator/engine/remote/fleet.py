@@ -60,6 +60,7 @@ class Fleet:
         self.prompts = {url: SentPrompts() for url in spec.urls}
         self._served: Served | None = None
         self._asked = spec.urls[0]  # for tokens
+        self._sooner = asyncio.Event()  # some server is to be looked at before it was due
 
     @property
     def served(self) -> Served:
@@ -88,8 +89,8 @@ class Fleet:
     # -- life
 
     async def begin(self, waits: Callable[[str], None]) -> Served:
-        """Once one of the servers can be used. `waits` hears again and again why none can be yet. Raises ServerFault where
-        none ever will as it is."""
+        """Once one of the servers can be used, and the others were looked at. `waits` hears again and again why none can be
+        yet. Raises ServerFault where none ever will as it is."""
         while self._served is None:
             faults = []
             for server in self._servers.values():
@@ -103,12 +104,17 @@ class Fleet:
                     raise faults[0]
                 waits("; ".join(map(str, faults)))
                 await asyncio.sleep(AGAIN_S)
+        await asyncio.gather(*map(self.look, self._servers))  # none gets a prompt before it is known what it serves
         return self._served
 
     async def watch(self) -> None:
         """Looks at each server when it is due; never returns."""
         while True:
-            await asyncio.sleep(max(0.05, next_look([*self._stands.values()]) - time.monotonic()))
+            self._sooner.clear()
+            pause = max(0.05, next_look([*self._stands.values()]) - time.monotonic())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._sooner.wait()
             due = [url for url, stand in self._stands.items() if stand.look_at <= time.monotonic()]
             await asyncio.gather(*map(self.look, due))
 
@@ -137,12 +143,14 @@ class Fleet:
     def failed(self, url: str, fault: ServerFault) -> None:
         """It could not answer: it is looked at soon."""
         self._stand(url, self._stands[url].failed(str(fault), time.monotonic()))
+        self._sooner.set()
 
     def other_model(self, url: str, name: str) -> None:
         """Its reply names another model than it was asked for: looked at next, and what it was sent is not counted on."""
         log.warning("%s answered as %s: what it has in its cache is not known any more", url, name)
         self.prompts[url].forget()
         self._stands[url] = replace(self._stands[url], look_at=time.monotonic())
+        self._sooner.set()
 
     def choose(self, key: str, tried: Collection[str] = ()) -> str | None:
         return chosen(key, self._stands, tried)

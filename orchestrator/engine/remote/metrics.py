@@ -9,7 +9,6 @@ A gauge with labels is there once for each engine or rank: requests are added up
 llama-server have the page where they were started with it; without one nothing is known of the queue.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^}]*\})?\s+(\S+)")
 # Pressure by requests that wait for each that runs. The levels' own thresholds are 0.70, 0.85 and 0.95.
 BY_QUEUE = ((4.0, 0.95), (2.0, 0.85), (1.0, 0.70))
 BELOW = 0.5  # what less than that comes near to
+MOST = 1e12  # of a gauge: more of requests there are not
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def counted(values: list[float] | None) -> int | None:
 
 
 def number(text: str) -> float:
-    """0 for what is none."""
+    """0 for what is none, or cannot be."""
     try:
         found = float(text)
     except ValueError:
         return 0.0
-    return found if math.isfinite(found) and found > 0 else 0.0
+    return found if 0 < found < MOST else 0.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.engine.messages import Reason
+from orchestrator.engine.messages import Reason, well_formed
 
 Json = Mapping[str, Any]
 MOST_WORDS = 300  # characters of what a server says of its fault
@@ -64,12 +64,12 @@ class ServedModel:
 
 def served_model(reply: Json, wanted: str) -> ServedModel:
     """The model of this id in the reply of /v1/models, or the only one. Raises ServerFault with those that there are."""
-    rows = [one for one in reply.get("data") or () if isinstance(one, Mapping) and one.get("id")]
+    rows = [one for one in listed(reply.get("data")) if isinstance(one, Mapping) and one.get("id")]
     names = [str(one["id"]) for one in rows]
     shown = ", ".join(names[:SHOWN_MODELS]) or "none"
     if wanted and wanted not in names:
         raise ServerFault(f"does not serve the model {wanted}; it serves {shown}", lasting=True)
-    if not wanted and len({one.get("root") or one["id"] for one in rows}) != 1:
+    if not wanted and len({str(one.get("root") or one["id"]) for one in rows}) != 1:
         raise ServerFault(f"serves {len(rows)} models: name one in engine.model ({shown})", lasting=True)
     row = rows[names.index(wanted) if wanted else 0]
     meta = table(row.get("meta"))
@@ -120,19 +120,19 @@ def event_of(line: str) -> StreamEvent | None:
         return END
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, Mapping):
         raise ServerFault(f"sent what is no event: {shortened(data)}")
     if name == "error" or found.get("error"):
         raise fault_of(200, found.get("error") or found)
-    choices = found.get("choices")
-    first = table(choices[0] if isinstance(choices, list) and choices else None)
+    choices = listed(found.get("choices"))
+    first = table(choices[0] if choices else None)
     delta, progress = table(first.get("delta")), table(found.get("prompt_progress"))
     return StreamEvent(
-        text=str(first.get("text") or delta.get("content") or ""),
-        thought=str(delta.get("reasoning_content") or delta.get("reasoning") or ""),
-        ids=tuple(one for one in first.get("token_ids") or () if isinstance(one, int)),
+        text=well_formed(str(first.get("text") or delta.get("content") or "")),
+        thought=well_formed(str(delta.get("reasoning_content") or delta.get("reasoning") or "")),
+        ids=tuple(one for one in listed(first.get("token_ids")) if isinstance(one, int)),
         finish=str(first.get("finish_reason") or ""),
         model=str(found.get("model") or ""),
         usage=usage_of(found),
@@ -206,6 +206,11 @@ def shortened(words: str) -> str:
 def table(value: object) -> Json:
     """An object; an empty one for what is none."""
     return value if isinstance(value, Mapping) else {}
+
+
+def listed(value: object) -> list[Any]:
+    """A list; an empty one for what is none."""
+    return value if isinstance(value, list) else []
 
 
 def whole(value: object) -> int | None:

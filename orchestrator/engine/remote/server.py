@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 
+from orchestrator.engine.messages import well_formed
 from orchestrator.engine.remote.replies import (
     END,
     Json,
@@ -31,6 +32,7 @@ from orchestrator.engine.remote.tokens import token_ids
 CONNECT_S = 5.0
 REPLY_S = 30.0  # for all but an answer
 SILENCE_S = 600.0  # of an answer: a prompt in a long queue is silent until it is computed
+JSON = {"Content-Type": "application/json"}
 MOST_BODY = 64 * 1024 * 1024  # bytes of a reply that is no stream: a page of another program must not fill the memory
 
 
@@ -131,7 +133,7 @@ class RemoteServer:
                 raise await self._refused(reply)
             try:
                 found = json.loads(await self._read(reply))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ServerFault(
                     f"{url} answers no JSON: is this an OpenAI-compatible server?", lasting=True
                 ) from error
@@ -144,8 +146,9 @@ class RemoteServer:
         self, method: str, url: str, body: Json | None = None, silence_s: float = REPLY_S
     ) -> AsyncIterator[httpx2.Response]:
         timeout = httpx2.Timeout(silence_s, connect=CONNECT_S)
+        content = None if body is None else well_formed(json.dumps(body, ensure_ascii=False)).encode()
         try:
-            async with self._http.stream(method, url, json=body, timeout=timeout) as reply:
+            async with self._http.stream(method, url, content=content, headers=JSON, timeout=timeout) as reply:
                 yield reply
         except httpx2.InvalidURL as error:
             raise ServerFault(f"{url} is no URL: {error}", lasting=True) from error
@@ -159,7 +162,7 @@ class RemoteServer:
         body = await self._read(reply)
         try:
             said: Any = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = body.decode("utf-8", "replace")
         return self._told(fault_of(reply.status_code, said, reply.headers.get("retry-after", "")))
 

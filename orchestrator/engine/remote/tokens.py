@@ -156,6 +156,6 @@ class MarkedTokens:
 def token_ids(reply: Any) -> list[int] | None:
     """Of a reply of any /tokenize; None where it has none."""
     found = reply.get("tokens") if isinstance(reply, dict) else None
-    if not isinstance(found, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in found):
+    if not isinstance(found, list) or not all(type(one) is int and 0 <= one < MARKS for one in found):
         return None
     return found

@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from orchestrator.engine.calling import THOUGHT
 from orchestrator.engine.embedding.port import Embed, EmbedFailed
 from orchestrator.engine.messages import (
     Admitted,
@@ -71,7 +72,6 @@ NOT_HERE = "the model's memory is a server's: {} (engine.url)"
 NO_FILES = NOT_HERE.format("it writes no checkpoints, so no floor can be exported or imported")
 NO_KV = NOT_HERE.format("its type of KV is not measured here")
 NO_EMBEDDING = NOT_HERE.format("no model is loaded here, so nothing is embedded")
-THOUGHT = ("<think>", "</think>")
 TOKENS_AGAIN_S = (0.2, 1.0)  # pauses before text is tokenised again
 LEARNED_OF = 32  # computed tokens, from which a prompt's time tells something
 
@@ -128,6 +128,10 @@ class RemoteWorker:
             served = await self._fleet.begin(lambda why: self._send([ModelLoading(0.0, why)]))
         except ServerFault as fault:
             self._send([LoadFailed(str(fault))])
+            return
+        except Exception as fault:  # of ours: who waits for the engine must be told
+            log.exception("no server was found")
+            self._send([LoadFailed(mistake(fault))])
             return
         log.info("%s serves %s, asked by %s", self._spec.model, served.model.id, served.way)
         self._send([EngineReady(info_of(served, self._spec))])
@@ -191,15 +195,21 @@ class RemoteWorker:
 
     async def _tokenised(self, message: Encode | Decode) -> None:
         """Nobody else can count: a server that cannot be reached is tried again before the call fails."""
+        answer: Encoded | DecodedText | CallFailed
         for pause in (*TOKENS_AGAIN_S, None):
             try:
-                self._send([await self._in_tokens(message)])
-                return
+                answer = await self._in_tokens(message)
+                break
             except ServerFault as fault:
-                if pause is None:
-                    self._send([CallFailed(message.call, str(fault))])
-                    return
+                answer = CallFailed(message.call, str(fault))
+                if pause is None or fault.lasting:
+                    break
                 await asyncio.sleep(pause)
+            except Exception as fault:  # of ours: who waits must be told
+                log.exception("a text was not tokenised")
+                answer = CallFailed(message.call, mistake(fault))
+                break
+        self._send([answer])
 
     async def _in_tokens(self, message: Encode | Decode) -> Encoded | DecodedText:
         tokens = self._fleet.served.tokens
@@ -231,10 +241,9 @@ class RemoteWorker:
             )
         except asyncio.CancelledError:
             completion = Completion(job.ticket, Outcome.CANCELLED, Reason.CANCELLED)
-        except Exception as fault:  # of ours, or a reply of no known shape: who waits must be told
+        except Exception as fault:  # of ours: who waits must be told
             log.exception("a ticket failed")
-            why = f"a mistake in lore itself: {type(fault).__name__}: {fault}"
-            completion = Completion(job.ticket, Outcome.FAILED, Reason.ENGINE, why)
+            completion = Completion(job.ticket, Outcome.FAILED, Reason.ENGINE, mistake(fault))
         self._states.pop(job.ticket, None)
         self._tickets.pop(job.ticket, None)
         self._send([completion])
@@ -385,8 +394,9 @@ class RemoteAnswer:
 
     def _worded(self, event: StreamEvent) -> str:
         """Its text; a thought that the server has set apart goes back between its marks."""
-        opens, closes = event.thought and not self._thinks, event.text and self._thinks
-        self._thinks = bool(event.thought) or (self._thinks and not event.text)
+        opens, thinks = event.thought and not self._thinks, bool(event.thought) or self._thinks
+        closes = thinks and event.text  # the end of a thought and the first text may be one event
+        self._thinks = thinks and not event.text
         begin, end = THOUGHT[0] if opens else "", THOUGHT[1] if closes else ""
         return f"{begin}{event.thought}{end}{event.text}"
 
@@ -400,6 +410,10 @@ class RemoteAnswer:
         for part, is_mark in split(text, marks):
             found.extend(await tokens.ids(part, control=is_mark))
         return found
+
+
+def mistake(fault: Exception) -> str:
+    return f"a mistake in lore itself: {type(fault).__name__}: {fault}"
 
 
 def split(text: str, marks: set[str]) -> Iterator[tuple[str, bool]]:

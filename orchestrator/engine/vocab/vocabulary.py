@@ -23,6 +23,7 @@ import numpy as np
 import tiktoken
 
 from orchestrator.engine.builtin.alphabet import to_bytes
+from orchestrator.engine.messages import well_formed
 
 HEAD = 3  # characters that texts are first looked for by; `<|` alone is frequent in code
 # A piece that SentencePiece puts its leading space before, in place of our text's; control characters merge with nothing.
@@ -95,13 +96,6 @@ class Vocabulary:
         digest = table.digest()
         digest.update(self.content(sample()).tobytes())
         return digest.hexdigest()
-
-
-def well_formed(text: str) -> str:
-    """Lone surrogates, which file names may carry and UTF-8 cannot, become U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # -- reserved texts

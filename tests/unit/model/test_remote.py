@@ -65,6 +65,13 @@ def test_a_file_without_a_key_is_refused_without_showing_what_it_holds(tmp_path,
     assert "two" not in str(refused.value)
 
 
+@pytest.mark.parametrize("value", ["two\nlines", "clé"])
+def test_a_variable_that_no_header_takes_is_refused_without_showing_what_it_holds(value):
+    with pytest.raises(SettingsError, match="LORE_ENGINE_KEY holds no key") as refused:
+        remote({"LORE_ENGINE__URL": URL, "LORE_ENGINE_KEY": value})
+    assert value not in str(refused.value)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingsError, match="No such file"):
         remote({"LORE_ENGINE__URL": URL, "LORE_ENGINE__KEY_FILE": str(tmp_path / "gone")})

@@ -33,6 +33,7 @@ LLAMA = "llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n"
         (VLLM, ServerKind.SGLANG, Load()),
         ("<html>not found</html>", ServerKind.VLLM, Load()),
         ("vllm:num_requests_running NaN\n", ServerKind.VLLM, Load(0)),
+        ("vllm:num_requests_running 1.7e308\n" * 2, ServerKind.VLLM, Load(0)),
         ("", ServerKind.OTHER, Load()),
     ],
 )

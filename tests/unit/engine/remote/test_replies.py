@@ -47,9 +47,10 @@ def test_adapters_of_one_model_are_one_model_and_of_others_one_must_be_named():
     assert refused.value.lasting
 
 
-def test_no_model_at_all_is_a_fault():
+@pytest.mark.parametrize("data", [[], None, 5, {"id": "qwen"}, "qwen", [["qwen"]]])
+def test_no_model_at_all_is_a_fault(data):
     with pytest.raises(ServerFault, match="none"):
-        served_model({"data": []}, "")
+        served_model({"data": data}, "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""The servers of an engine, against a server that speaks as told."""
+
+import asyncio
+
+import pytest
+from support.stand_in_server import stand_in
+
+from orchestrator.engine.model import RemoteSpec
+from orchestrator.engine.remote import routing
+from orchestrator.engine.remote.fleet import Fleet
+from orchestrator.engine.remote.replies import ServerFault
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_that_could_not_answer_is_looked_at_before_it_was_due(monkeypatch):
+    monkeypatch.setattr(routing, "LOOK_S", 3600.0)
+    monkeypatch.setattr(routing, "FIRST_PAUSE_S", 0.01)
+    stood = asyncio.Event()
+    with stand_in() as server:
+        fleet = Fleet(RemoteSpec((server.url,)), 0, stood.set)
+        await fleet.begin(print)
+        watching = asyncio.create_task(fleet.watch())
+        await asyncio.sleep(0)
+        fleet.failed(server.url, ServerFault("it broke off"))
+        try:
+            async with asyncio.timeout(60):
+                while fleet.states[0].state != "up":
+                    stood.clear()
+                    await stood.wait()
+        finally:
+            watching.cancel()
+            await fleet.close()
