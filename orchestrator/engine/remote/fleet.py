@@ -141,9 +141,10 @@ class Fleet:
             self._changed()
 
     def failed(self, url: str, fault: ServerFault) -> None:
-        """It could not answer: it is looked at soon."""
-        self._stand(url, self._stands[url].failed(str(fault), time.monotonic()))
-        self._sooner.set()
+        """It could not answer: it is looked at soon. Of several that it failed at once the first one counts."""
+        if self._stands[url].standing is not Standing.DOWN:
+            self._stand(url, self._stands[url].failed(str(fault), time.monotonic()))
+            self._sooner.set()
 
     def other_model(self, url: str, name: str) -> None:
         """Its reply names another model than it was asked for: looked at next, and what it was sent is not counted on."""
@@ -249,12 +250,13 @@ class Fleet:
 
     async def _any(self, work: Callable[[RemoteServer], Awaitable[T]]) -> T:
         """Of the server that was asked last, else of another that is up. Raises ServerFault."""
+        asked = self._asked  # by another call it may be another one when this call has failed
         try:
-            return await work(self._servers[self._asked])
+            return await work(self._servers[asked])
         except ServerFault as fault:
             if fault.lasting or fault.reason is not Reason.ENGINE:  # of this text, and not of the server
                 raise
-            self.failed(self._asked, fault)
+            self.failed(asked, fault)
             other = next((url for url in self._servers if self._stands[url].standing is Standing.UP), None)
             if other is None:
                 raise

@@ -31,3 +31,15 @@ async def test_a_server_that_could_not_answer_is_looked_at_before_it_was_due(mon
         finally:
             watching.cancel()
             await fleet.close()
+
+
+async def test_calls_that_one_server_fails_at_once_take_no_other_one_for_down():
+    with stand_in() as one, stand_in() as two:
+        fleet = Fleet(RemoteSpec((one.url, two.url)), 0)
+        served = await fleet.begin(print)
+        one.leave()
+        found = await asyncio.gather(*(served.tokens.ids(f"text {n}", control=False) for n in range(8)))
+        await fleet.close()
+
+    assert [list(ids) for ids in found] == [list(f"text {n}".encode()) for n in range(8)]
+    assert [state.state for state in fleet.states] == ["down", "up"]
