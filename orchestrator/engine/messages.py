@@ -571,9 +571,7 @@ class EngineSnapshot:
     counters: Mapping[str, float] = field(default_factory=dict)
     step_times: StepTimes = StepTimes()
     servers: tuple[ServerState, ...] = ()
-    pressure: float | None = (
-        None  # of the servers together, where 1.0 is all that they can take; None: the memory here counts
-    )
+    pressure: float | None = None  # of the servers together, of 1.0 that they can take; None: the memory here counts
 
 
 FromChild = (

@@ -188,6 +188,17 @@ async def test_an_answer_that_breaks_off_is_a_fault_that_may_be_tried_again_and_
     assert said(after) == server.script.answer
 
 
+async def test_an_answer_that_the_server_gave_up_is_none():
+    with stand_in() as server:
+        async with remote(server) as client:
+            await client.ensure_ready()
+            server.script.ends = "abort"
+            done = end(await asked(client))
+
+    assert (done.outcome, done.reason) == (Outcome.FAILED, Reason.ENGINE)
+    assert f"{server.url} gave its answer up (abort)" in done.detail
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "words"),
     [

@@ -28,7 +28,7 @@ class Script:
     """How the server behaves; may be changed while it runs. `refusals`: statuses that the next answers are refused with.
     `cut_after`: pieces of text after which it drops the connection. `usage`: whole, bare (no details), none, or wrong.
     `takes`: the kinds of prompt that /completions takes; none: it has no such route. `tokens`: what every text is
-    tokenised as. `gate`: pieces wait for it."""
+    tokenised as. `ends`: why an answer does, where not as usual. `gate`: pieces wait for it."""
 
     kind: str = "vLLM"
     model: str = "qwen"
@@ -40,6 +40,7 @@ class Script:
     takes: tuple[type, ...] = (list, str)
     tokenizes: bool = True
     tokens: list[int] | None = None
+    ends: str = ""
     answers_as: str = ""
     key: str = ""
     drained: bool = False
@@ -228,7 +229,7 @@ class Handler(BaseHTTPRequestHandler):
             if thought and not number:  # as vLLM does: the end of a thought comes with the first text
                 choice["delta"]["reasoning_content"] = thought[5:]
             self.event({"choices": [choice]})
-        ended = "length" if len(pieces) * 5 < len(answer) else "stop"
+        ended = script.ends or ("length" if len(pieces) * 5 < len(answer) else "stop")
         self.event({"choices": [{**self.choice(body, ""), "finish_reason": ended}]})
         usage = usage_of(script.usage, len(ids), cached, len(pieces))
         if usage is not None:

@@ -78,9 +78,7 @@ NOBODY = 0  # in the place of a ticket: nobody waits for what is compiled in adv
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 PREPARE_SECONDS = 30.0  # in advance, while everything starts: 4 s of a core took 30 beside ten other processes
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
-SWITCH_SECONDS = (
-    0.0005  # that a thread keeps the interpreter beside another: Python's 5 ms are 40 for a step with its calls
-)
+SWITCH_SECONDS = 0.0005  # that a thread keeps the interpreter: Python's own 5 ms are 40 for a step with its calls
 CORE_SECONDS = 1.0  # between looks at the cores
 LEAST_CORE_SECONDS = 0.2  # that a look must be about: the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -197,7 +198,7 @@ class Fleet:
         context = min(filter(None, (model.context, self._context)), default=0)
         if not context:
             raise ServerFault(f"{server.url} does not tell its context: set model.context", lasting=True)
-        file = VocabularyTokens(Path(self._spec.vocabulary)) if self._spec.vocabulary else None
+        file = self._file
         told = bool(model.template) or file is None
         template, bos, eos = (
             (model.template, model.bos, model.eos) if told or file is None else (file.template, file.bos, file.eos)
@@ -207,6 +208,11 @@ class Fleet:
         if way is PromptWay.CHAT:
             return Served(model, context, way, MarkedTokens(tokens), TEMPLATE, sample=sample)
         return Served(model, context, way, tokens, template, bos, eos, sample)
+
+    @cached_property
+    def _file(self) -> VocabularyTokens | None:
+        """Of the file that the settings name: read once, however often a server is tried. Raises ServerFault."""
+        return VocabularyTokens(Path(self._spec.vocabulary)) if self._spec.vocabulary else None
 
     async def _tokens(
         self, server: RemoteServer, model: ServedModel, template: str, file: VocabularyTokens | None

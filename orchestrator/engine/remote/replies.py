@@ -100,7 +100,6 @@ class StreamEvent:
 
     text: str = ""
     thought: str = ""
-    ids: tuple[int, ...] = ()
     finish: str = ""
     model: str = ""
     usage: TokenUsage | None = None
@@ -109,6 +108,7 @@ class StreamEvent:
 
 
 END = StreamEvent(finish="[DONE]")
+GIVEN_UP = ("abort", "error")  # ends of an answer that is not whole: vLLM and SGLang say so where a request was aborted
 
 
 def event_of(line: str) -> StreamEvent | None:
@@ -132,7 +132,6 @@ def event_of(line: str) -> StreamEvent | None:
     return StreamEvent(
         text=well_formed(str(first.get("text") or delta.get("content") or "")),
         thought=well_formed(str(delta.get("reasoning_content") or delta.get("reasoning") or "")),
-        ids=tuple(one for one in listed(first.get("token_ids")) if isinstance(one, int)),
         finish=str(first.get("finish_reason") or ""),
         model=str(found.get("model") or ""),
         usage=usage_of(found),

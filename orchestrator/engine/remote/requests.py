@@ -35,9 +35,6 @@ FIELDS = {
 }
 ALWAYS: Mapping[ServerKind, Mapping[str, Any]] = {
     ServerKind.LLAMA: {"cache_prompt": True, "return_progress": True},
-    ServerKind.VLLM: {"return_token_ids": True},
-    ServerKind.SGLANG: {"return_token_ids": True},
-    ServerKind.OTHER: {},
 }
 
 
@@ -84,7 +81,7 @@ def request_of(job: InferenceJob, prompt: Prompt, kind: ServerKind, model: str) 
         "max_tokens": max(1, job.max_tokens),
         "stream": True,
         "stream_options": {"include_usage": True},
-        **ALWAYS[kind],
+        **ALWAYS.get(kind, {}),
         **drawn(job.sampling, kind),
         **bound(job.sampling, kind),
     }

@@ -14,6 +14,7 @@ import httpx2
 from orchestrator.engine.messages import well_formed
 from orchestrator.engine.remote.replies import (
     END,
+    GIVEN_UP,
     Json,
     ServedModel,
     ServerFault,
@@ -107,6 +108,8 @@ class RemoteServer:
                     if event is END:
                         break
                     if event is not None:
+                        if event.finish in GIVEN_UP:
+                            raise ServerFault(f"{self.url} gave its answer up ({event.finish})")
                         finished |= bool(event.finish)
                         yield event
         if not finished:

@@ -17,15 +17,12 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
-from orchestrator.engine.calling import THOUGHT
 from orchestrator.engine.embedding.port import Embed, EmbedFailed
 from orchestrator.engine.messages import (
     Admitted,
     AdoptFiles,
-    AnswerDelta,
     CallFailed,
     Cancel,
     Completion,
@@ -49,21 +46,20 @@ from orchestrator.engine.messages import (
     MeasureKv,
     ModelLoading,
     Outcome,
-    PrefillProgress,
     PrefixMatch,
     PutFloor,
     Reason,
     Reuse,
     Shutdown,
     TicketState,
-    TicketTimings,
     Tier,
     Wire,
     bytes_to_ids,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.remote.answer import RemoteAnswer
 from orchestrator.engine.remote.fleet import Fleet, Served
-from orchestrator.engine.remote.replies import ServerFault, StreamEvent, TokenUsage, cached_of, doubts_of
+from orchestrator.engine.remote.replies import ServerFault
 from orchestrator.engine.remote.requests import Prompt, PromptWay, SentMessage, parts_of, request_of, unsupported
 
 log = logging.getLogger("lorekeep.engine")
@@ -90,6 +86,8 @@ async def serve(spec: EngineSpec, wire: Wire, messages: Iterator[Any]) -> None:
     def read() -> None:
         for message in messages:
             loop.call_soon_threadsafe(inbox.put_nowait, message)
+            if isinstance(message, Shutdown):  # nothing behind it is heard: the loop may be closed by then
+                return
         loop.call_soon_threadsafe(inbox.put_nowait, Shutdown())
 
     threading.Thread(target=read, name="frontend", daemon=True).start()
@@ -159,7 +157,9 @@ class RemoteWorker:
                 self._grant = message.number
                 self._publish()
             case InferenceJob():
-                self._tickets[message.ticket] = asyncio.create_task(self._ticket(message), name="ticket")
+                self._tickets[message.ticket] = begun = asyncio.create_task(self._ticket(message), name="ticket")
+                # Also of one that is cancelled before it has begun.
+                begun.add_done_callback(lambda _: self._tickets.pop(message.ticket, None))
             case Cancel() if (task := self._tickets.get(message.ticket)) is not None:
                 task.cancel()
             case Encode() | Decode():
@@ -245,7 +245,6 @@ class RemoteWorker:
             log.exception("a ticket failed")
             completion = Completion(job.ticket, Outcome.FAILED, Reason.ENGINE, mistake(fault))
         self._states.pop(job.ticket, None)
-        self._tickets.pop(job.ticket, None)
         self._send([completion])
         self._publish()
 
@@ -278,7 +277,7 @@ class RemoteWorker:
             return await served.tokens.text(ids)
         return tuple([SentMessage(role, await served.tokens.text(part)) for role, part in parts_of(ids)])
 
-    async def _asked(self, answer: "RemoteAnswer", prompt: Prompt, key: str) -> str:
+    async def _asked(self, answer: RemoteAnswer, prompt: Prompt, key: str) -> str:
         """Streams the answer; the server that gave it. One that fails before the first text has another try elsewhere."""
         tried: list[str] = []
         fault = ServerFault("no server takes anything new", Reason.BUSY)
@@ -296,7 +295,7 @@ class RemoteWorker:
                 log.warning("%s; %s", found, "another server is asked" if len(tried) < 2 else "it is not asked again")
         raise fault
 
-    async def _streamed(self, answer: "RemoteAnswer", prompt: Prompt, url: str) -> None:
+    async def _streamed(self, answer: RemoteAnswer, prompt: Prompt, url: str) -> None:
         model = self._fleet.served.model
         request, told = request_of(answer.job, prompt, model.kind, model.id), False
         async with aclosing(self._fleet.answer(url, request)) as events:
@@ -336,103 +335,8 @@ class RemoteWorker:
         )
 
 
-class RemoteAnswer:
-    """One answer as its events come: passes its text on, and knows at the end what became of it. `notes`: what must be
-    said with it; `begun`: whether some of its text was passed on."""
-
-    def __init__(self, send: Callable[[Sequence[Any]], None], job: InferenceJob, served: Served, began: float) -> None:
-        self.job = job
-        self.notes: list[str] = []
-        self.begun = False
-        self._send = send
-        self._served = served
-        self._began = began
-        self._first = 0.0
-        self._said: list[str] = []
-        self._pieces = 0
-        self._thinks = False
-        self._finish = ""
-        self._usage: TokenUsage | None = None
-
-    def take(self, event: StreamEvent) -> None:
-        self._finish = event.finish or self._finish
-        self._usage = merged(self._usage, event.usage)
-        if event.total:
-            self._send([PrefillProgress(self.job.ticket, event.done, event.total)])
-        if text := self._worded(event):
-            self._first = self._first or time.monotonic()
-            self._pieces += 1
-            if self.job.max_tokens:
-                self.begun = True
-                self._said.append(text)
-                self._send([AnswerDelta(self.job.ticket, text, b"")])
-
-    async def completion(self, prompt: int) -> Completion:
-        """Sends the ids of the whole text before it: a later prompt has them in its place."""
-        text, now = "".join(self._said), time.monotonic()
-        if text:
-            self._send([AnswerDelta(self.job.ticket, "", (await self._ids(text)).tobytes())])
-        way, usage, kind = self._served.way, self._usage, self._served.model.kind
-        doubts = doubts_of(usage, prompt if way is PromptWay.IDS else None, kind)
-        cached = cached_of(usage, prompt)
-        told = usage.generated if usage is not None and usage.generated is not None else self._pieces
-        generated = told if self.job.max_tokens else 0
-        first, total = (self._first or now) - self._began, now - self._began
-        speed = max(0, generated - 1) / (total - first) if total > first else 0.0
-        ended = Reason.LENGTH if self._finish == "length" else Reason.STOP
-        return Completion(
-            self.job.ticket,
-            Outcome.DONE,
-            ended if self.job.max_tokens else Reason.PREFILLED,
-            "; ".join(filter(None, (*self.notes, doubts))),
-            prompt,
-            cached,
-            prompt - cached,
-            generated,
-            timings=TicketTimings(0.0, 1000 * first, 1000 * total, speed),
-        )
-
-    def _worded(self, event: StreamEvent) -> str:
-        """Its text; a thought that the server has set apart goes back between its marks."""
-        opens, thinks = event.thought and not self._thinks, bool(event.thought) or self._thinks
-        closes = thinks and event.text  # the end of a thought and the first text may be one event
-        self._thinks = thinks and not event.text
-        begin, end = THOUGHT[0] if opens else "", THOUGHT[1] if closes else ""
-        return f"{begin}{event.thought}{end}{event.text}"
-
-    async def _ids(self, text: str) -> "array[int]":
-        """With the control tokens that calls are written with; all else is content."""
-        tokens, calls = self._served.tokens, self.job.sampling.calls
-        if calls is None or calls.form.trigger not in text:
-            return await tokens.ids(text, control=False)
-        found = array("I")
-        marks = {mark.strip() for mark in (calls.form.trigger, calls.form.close) if mark.strip()}
-        for part, is_mark in split(text, marks):
-            found.extend(await tokens.ids(part, control=is_mark))
-        return found
-
-
 def mistake(fault: Exception) -> str:
     return f"a mistake in lore itself: {type(fault).__name__}: {fault}"
-
-
-def split(text: str, marks: set[str]) -> Iterator[tuple[str, bool]]:
-    """The text in parts, and whether each is one of the marks."""
-    while text:
-        at, mark = min(((text.find(one), one) for one in marks if one in text), default=(len(text), ""))
-        if at:
-            yield text[:at], False
-        if mark:
-            yield mark, True
-        text = text[at + len(mark) :]
-
-
-def merged(before: TokenUsage | None, now: TokenUsage | None) -> TokenUsage | None:
-    """What a later event says, and of what it does not say what an earlier one did."""
-    if before is None or now is None:
-        return now or before
-    told = {name: value for name, value in vars(now).items() if value is not None}
-    return replace(before, **told)
 
 
 def parts(cached: int, tokens: int) -> tuple[Reuse, ...]:
