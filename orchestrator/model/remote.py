@@ -1,6 +1,7 @@
 """What stands in for a model file and a machine where servers compute: a name, no weights, and no GPU is looked for."""
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,13 +49,13 @@ def key_of(file: str, environ: Mapping[str, str]) -> str:
     path = path_of(file)
     try:
         with path.open("rb") as opened:
-            found = opened.read(MOST_KEY + 1)
+            found, others = opened.read(MOST_KEY + 1), os.fstat(opened.fileno()).st_mode & 0o077
     except OSError as error:
         raise SettingsError(f"engine.key_file: {path}: {error.strerror}", "make it readable for the daemon") from error
     key = found.decode("ascii", "replace").strip()
     if len(found) > MOST_KEY or not is_key(key):
         raise SettingsError(f"engine.key_file: {path} holds no key", "write the server's API key into it, in one line")
-    if path.stat().st_mode & 0o077:
+    if others:
         log.warning("others may read the key in %s: chmod 600 %s", path, path)
     return key
 
