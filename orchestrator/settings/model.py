@@ -6,7 +6,7 @@ Defaults that a part has are the part's own. Knows no file, variable or option: 
 import math
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -181,13 +181,21 @@ class EngineTable(Slice):
     @field_validator("url")
     @classmethod
     def reachable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for url in value:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("holds what is no URL of a server; write it like http://HOST:PORT/v1")
-            if "@" in parts.netloc or parts.query or parts.fragment:
-                raise ValueError("holds a password or a query; write the URL alone, and the key in engine.key_file")
-        return tuple(dict.fromkeys(url.rstrip("/") for url in value))
+        return tuple(dict.fromkeys(map(server_url, value)))
+
+
+def server_url(url: str) -> str:
+    """As it is asked: the same server is written in one way. Raises ValueError, which does not show it."""
+    try:
+        parts = urlsplit(url)
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port, or an address of IPv6, that is none
+        named = None
+    if not named or not url.isprintable() or " " in url:
+        raise ValueError("holds what is no URL of a server; write it like http://HOST:PORT/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("holds a password or a query; write the URL alone, and the key in engine.key_file")
+    return urlunsplit(parts._replace(netloc=parts.netloc.lower())).rstrip("/")
 
 
 class CodexTable(Slice):

@@ -112,6 +112,18 @@ async def test_a_server_that_takes_no_ids_gets_the_exact_text_and_one_without_co
     assert said(found) == messages.script.answer
 
 
+async def test_an_event_ends_with_its_line_feed_and_with_nothing_else_that_ends_a_line():
+    with stand_in(Script(answer="one\u2028two\u0085three\u2029four")) as server:
+        async with remote(server) as client:
+            assert said(await asked(client)) == server.script.answer
+
+
+async def test_a_line_without_an_end_is_given_up():
+    with stand_in(Script(answers_as="m" * (9 << 20))) as server:
+        async with remote(server) as client:
+            assert "a line of more than 8 MiB" in end(await asked(client)).detail
+
+
 async def test_a_thought_that_the_server_sets_apart_comes_between_its_marks():
     with stand_in(Script(takes=(), thought="Let me see.")) as server:
         async with remote(server) as client:

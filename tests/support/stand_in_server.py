@@ -244,7 +244,8 @@ class Handler(BaseHTTPRequestHandler):
     def event(self, event: dict[str, Any]) -> None:
         whole = {"id": "cmpl-1", "object": "text_completion", "created": 1, **event}
         whole["model"] = self.it.script.answers_as or self.it.script.model
-        self.wfile.write(f"data: {json.dumps(whole)}\n\n".encode())
+        text = json.dumps(whole, ensure_ascii=False)  # as vLLM and llama-server write: U+2028 and its like as they are
+        self.wfile.write(f"data: {text}\n\n".encode(errors="surrogatepass"))
         self.wfile.flush()
 
     def card(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from orchestrator.engine.messages import Reason, well_formed
 Json = Mapping[str, Any]
 MOST_WORDS = 300  # characters of what a server says of its fault
 SHOWN_MODELS = 8
+MOST_COUNT = 2**40  # of anything that a server counts: more is no count
 
 
 class ServerKind(StrEnum):
@@ -214,4 +215,4 @@ def listed(value: object) -> list[Any]:
 
 def whole(value: object) -> int | None:
     """A count; None for what is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT else None

@@ -35,6 +35,7 @@ REPLY_S = 30.0  # for all but an answer
 SILENCE_S = 600.0  # of an answer: a prompt in a long queue is silent until it is computed
 JSON = {"Content-Type": "application/json"}
 MOST_BODY = 64 * 1024 * 1024  # bytes of a reply that is no stream: a page of another program must not fill the memory
+MOST_LINE = 8 * 1024 * 1024  # and of a line of one that is
 
 
 class RemoteServer:
@@ -122,9 +123,16 @@ class RemoteServer:
             raise self._told(fault) from fault
 
     async def _lines(self, reply: httpx2.Response) -> AsyncGenerator[str]:
+        """Ended by line feeds alone: JSON may hold U+2028 and its like as they are, which httpx ends a line at."""
+        held = b""
         try:
-            async for line in reply.aiter_lines():
-                yield line
+            async for part in reply.aiter_bytes():
+                *lines, held = (held + part).split(b"\n")
+                for line in lines:
+                    yield line.decode("utf-8", "replace")
+                if len(held) > MOST_LINE:
+                    raise ServerFault(f"{self.url} sent a line of more than {MOST_LINE >> 20} MiB")
+            yield held.decode("utf-8", "replace")
         except httpx2.HTTPError as error:
             raise ServerFault(f"{self.url} ended its answer in the middle: {words_of(error)}") from error
 

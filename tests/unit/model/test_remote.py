@@ -24,6 +24,7 @@ def remote(variables, **more):
         (f"{URL}/", (URL,)),
         (f'["{URL}", "https://other/team/v1", "{URL}/"]', (URL, "https://other/team/v1")),
         (f"{URL}, http://two:8000/v1", (URL, "http://two:8000/v1")),
+        (f"{URL}, HTTP://GPU:8000/v1", (URL,)),
     ],
 )
 def test_one_url_or_several_each_once(url, urls):
@@ -35,7 +36,17 @@ def test_without_a_url_a_model_is_loaded_here():
 
 
 @pytest.mark.parametrize(
-    "url", ["gpu:8000", "file:///etc/passwd", "http://", "http://me:secret@gpu/v1", f"{URL}?k=secret"]
+    "url",
+    [
+        "gpu:8000",
+        "file:///etc/passwd",
+        "http://",
+        "http://me:secret@gpu/v1",
+        f"{URL}?k=secret",
+        "http://gpu:99999/v1",
+        "http://[::1/v1",
+        "http://gpu\x07/v1",
+    ],
 )
 def test_what_is_no_url_of_a_server_or_holds_a_secret_is_refused_without_showing_it(url):
     with pytest.raises(SettingsError) as refused:

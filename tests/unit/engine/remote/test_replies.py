@@ -131,3 +131,8 @@ def test_each_status_has_a_meaning(status, body, reason, lasting, elsewhere):
 
 def test_what_a_server_says_is_shortened():
     assert len(str(fault_of(500, {"error": {"message": "x" * 10_000}}))) < 400
+
+
+def test_what_cannot_be_counted_is_not_told():
+    row = {"id": "qwen", "max_model_len": 10**30, "meta": {"n_params": -1}}
+    assert served_model({"data": [row]}, "") == ServedModel("qwen", ServerKind.OTHER)
