@@ -28,7 +28,7 @@ KIB = 1_024
 
 
 class Stoppable(Protocol):
-    def stop(self) -> None: ...
+    def stop(self) -> object: ...
 
 
 StoppableT = TypeVar("StoppableT", bound=Stoppable)

@@ -11,7 +11,7 @@ referenced what should have been loaded. Censors stand in every block, and no fi
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import anyio
 from cases_engine import Bench
 from report import Row
 
-from orchestrator.karma import ranking
+from orchestrator.karma import ranking, recall
 from orchestrator.karma.recall import Recall, RecallQuestion
 from orchestrator.karma.records import DecisionOutcome, Kind, MemoryState, NewMemory
 from orchestrator.karma.staleness import Staleness
@@ -183,7 +183,9 @@ def loaded(store: MemoryStore, names: Mapping[str, str], question: Labelled, par
         prefetch=prefetch_for(question.text, USE),
         wants=wants,
     )
-    with nullcontext() if parts.floor else patch.object(ranking, "FLOOR", 0.0):
+    with ExitStack() as without:
+        for module in () if parts.floor else (recall, ranking):
+            without.enter_context(patch.object(module, "FLOOR", 0.0))
         found = anyio.run(Recall(store, Staleness(store, lambda *_: None), lambda: NOW).recall, meant, None)
     ids = [one.id for one in found.karma.entries if not one.node and one.kind != Kind.CENSOR]
     return Loaded(question, tuple(names[one] for one in ids), found.counts.similarity, len(found.plan.kinds))

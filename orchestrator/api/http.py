@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -219,7 +218,7 @@ def too_large(limit: int) -> TooLarge:
 def packed(value: ReplyShape) -> bytes:
     try:
         return value.model_dump_json(ensure_ascii=True).encode("ascii")
-    except PydanticSerializationError:  # a lone surrogate, which a client's JSON may escape, is no UTF-8
+    except ValueError:  # a lone surrogate, which a client's JSON may escape, is no UTF-8
         return json.dumps(value.model_dump(mode="json"), separators=(",", ":"), allow_nan=False).encode("ascii")
 
 

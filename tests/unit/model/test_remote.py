@@ -1,6 +1,7 @@
 """What stands in for a model where servers compute: their URLs, and the key that they are sent."""
 
 import logging
+import os
 
 import pytest
 
@@ -74,6 +75,12 @@ def test_a_file_without_a_key_is_refused_without_showing_what_it_holds(tmp_path,
     with pytest.raises(SettingsError, match="holds no key") as refused:
         remote({"LORE_ENGINE__URL": URL, "LORE_ENGINE__KEY_FILE": str(file)})
     assert "two" not in str(refused.value)
+
+
+def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "key")
+    with pytest.raises(SettingsError, match="holds no key"):
+        remote({"LORE_ENGINE__URL": URL, "LORE_ENGINE__KEY_FILE": str(tmp_path / "key")})
 
 
 @pytest.mark.parametrize("value", ["two\nlines", "clé"])

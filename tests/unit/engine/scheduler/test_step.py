@@ -239,10 +239,9 @@ def test_what_a_grammar_forces_is_computed_in_one_step_and_is_the_same(noise: Ll
 
 
 def test_the_head_of_a_call_costs_one_step(noise: LlamaBackend) -> None:
-    """Up to what the model has to choose: the value of the first argument."""
-    floor, tail, head = noise.encode(
-        [SHORT, ASKED, '<call>\n{"name": "compute_the_area", "arguments": {"area_of_the_whole":'], control=False
-    )
+    """Up to what the model has to choose: whether white space stands before the first argument."""
+    head_text = '<call>\n{"name": "compute_the_area", "arguments": {'
+    floor, tail, head = noise.encode([SHORT, ASKED, head_text], control=False)
     first, whole = (
         Asked(noise, floor, tail, drafts=True, most=most, sampling=Sampling(calls=CALLING)) for most in (1, len(head))
     )
