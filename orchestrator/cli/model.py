@@ -96,7 +96,7 @@ def show(
     if measure:
         measure_kv(asked, codex, Daemon(socket))
     if daemon := running(socket):
-        asked = asked or daemon.call("GET", "/v1/status")["model"]["name"]
+        asked = asked or own_model(daemon.call("GET", "/v1/status"))
         found = daemon.call("GET", f"/v1/models/local/{quote(asked, safe='')}")
     else:
         from orchestrator.reports.models import model_here
@@ -104,6 +104,18 @@ def show(
         with local.translated():
             found = {"model": model_here(asked, local.settings().settings, local.paths()).model_dump(mode="json")}
     output(found, lambda one: model_page(one["model"]), as_json=as_json)
+
+
+def own_model(status: Report) -> str:
+    """The name of the daemon's model. Raises Failure where servers compute in its place."""
+    model = status["model"]
+    if status["engine"].get("servers"):
+        raise Failure(
+            faults.NOT_FOUND,
+            f"no model is loaded here: {model['name']} computes in its place",
+            "`lore status` shows the server; `lore model show NAME` shows a file",
+        )
+    return str(model["name"])
 
 
 def measure_kv(asked: str, codex: str | None, daemon: Daemon) -> None:

@@ -66,6 +66,12 @@ def test_the_status_names_the_server_and_what_is_not_done_there(house, server):
     assert house.json("status")["governor"]["window"] == 32_768
 
 
+def test_there_is_no_model_here_to_show_and_a_file_is_shown_by_its_name(house, server):
+    done = house.lore("model", "show")
+    assert (done.returncode, f"no model is loaded here: {server.url}" in done.stderr) == (5, True), done.stderr
+    assert "builtin:words" in house.lore("model", "show", "builtin:words").stdout
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
