@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.house import codebase, counters, lent, living, reply
+from support.house import codebase, counters, lent, living, reply, until
 
 FAULTY = Path(__file__).resolve().parents[1] / "support" / "faulty_child"
 
@@ -54,9 +54,16 @@ def test_an_engine_that_mixes_sequences_is_noticed(models, tmp_path):
     fault = tmp_path / "fault"
     fault.write_text("mix")
     with living(models, environment={"PYTHONPATH": str(FAULTY), "FAULT_FILE": str(fault)}) as daemon:
-        done = daemon.lore("doctor", "--isolation", "--json")
-        assert done.returncode == 1
-        found = checks(done)
-        assert (found["isolation"]["ok"], found["canaries"]["ok"], found["control"]["ok"]) == (False, False, True)
-        assert "which is of conversation" in found["canaries"]["detail"]
+        seen = []
+
+        def found_foreign():
+            done = daemon.lore("doctor", "--isolation", "--json")
+            found = checks(done)
+            assert (done.returncode, found["isolation"]["ok"], found["control"]["ok"]) == (1, False, True)
+            seen.append(found["canaries"])
+            return not seen[-1]["ok"]
+
+        # Where a prompt is computed in several pieces, what is mixed into it may hold no canary as a whole.
+        until(found_foreign)
+        assert "which is of conversation" in seen[-1]["detail"]
         assert counters(daemon)["broken_pools"] == 0, "nothing else notices"
