@@ -1,6 +1,5 @@
 """Our pipeline in front of a server that computes: what it adds to a question, and what the server computes again."""
 
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from typing import Any
 from cases_daemon import QUESTION, ask, client, load, sources
 from cases_engine import Bench, stopping
 from llama_server import LlamaServer
-from private_daemon import PrivateDaemon
+from private_daemon import PrivateDaemon, free_port
 from report import Row, at_most
 
 OVERHEAD_MS = 5
@@ -68,9 +67,3 @@ def first_token_ms(server: LlamaServer, prompt: list[int]) -> float:
     with server.http.stream("POST", "/v1/completions", json=body) as reply:
         next(line for line in reply.iter_lines() if line.startswith("data: "))
         return 1_000 * (time.perf_counter() - begun)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

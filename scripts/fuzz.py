@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_sources import ROOT, build_cache, say
-from private_daemon import PrivateDaemon
+from private_daemon import PrivateDaemon, free_port
 
 TOOL = "schemathesis>=4.32,<5"
 PLACE = ROOT / "build" / "fuzz"
@@ -109,12 +108,6 @@ def running(folder: Path, sigil: str) -> Iterator[tuple[PrivateDaemon, str, str]
     finally:
         ended.set()
         daemon.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def asked(daemon: PrivateDaemon, method: str, route: str) -> Any:

@@ -156,6 +156,13 @@ def private_daemon(*, model: str | None = None, models: Path | None = None) -> I
         yield daemon.start()
 
 
+def free_port() -> int:
+    """Of loopback, as the system gives one."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 def private_environment(folder: Path) -> dict[str, str]:
     """This process's environment, but every folder its own and no LORE_* variable: nothing of the user's is met."""
     kept = {

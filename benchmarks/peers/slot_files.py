@@ -5,7 +5,6 @@ answer of one token.
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import httpx2
 from answers import WITHIN_S, Refused
 from llama_server import LlamaServer, end
 from llama_server_build import llama_server
+from private_daemon import free_port
 from real_model import sum_of
 
 from peers.environments import HERE, python_of
@@ -137,9 +137,3 @@ class Stillwarm:
 
     def stop(self) -> None:
         self.server.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind((LOCALHOST, 0))
-        return int(one.getsockname()[1])

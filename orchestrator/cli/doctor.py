@@ -20,6 +20,7 @@ from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.context import context as measure_context
 from orchestrator.cli.isolation import isolated
 from orchestrator.cli.service import unit_states
+from orchestrator.cli.status import WITHOUT_ENGINE
 from orchestrator.cli.terminal import count, kv_loss, listed, plural, result, result_json, size
 from orchestrator.wire import faults
 from orchestrator.wire.checks import Check, checked
@@ -373,8 +374,8 @@ def remote(settings: "Settings") -> Check:
         return Check("remote", False, fault.message, fault.hint)
     if settings.embedding.model:
         return Check("remote", False, NO_EMBEDDING, "take embedding.model out of the settings, or engine.url")
-    without = "no checkpoints, pauses, embeddings, log-probabilities and drafts of ours"
-    return Check("remote", True, f"{listed(*settings.engine.url)} computes, and nothing is loaded here: {without}")
+    words = f"{listed(*settings.engine.url)} computes, and nothing is loaded here: without {WITHOUT_ENGINE}"
+    return Check("remote", True, words)
 
 
 def kv(found: "ConfiguredModel") -> Check:

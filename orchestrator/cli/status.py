@@ -27,6 +27,9 @@ Verbose = Annotated[bool, given.option("-v, --verbose", "all of it: caches, leas
 REAL = "a real one: lore up; a file at hand: lore model use FILE.gguf"
 WIDE, NARROW = 10, 5  # characters of a bar
 QUESTION = 64  # tokens of a short question, with what stands around it
+WITHOUT_ENGINE = (  # where servers compute
+    "checkpoints, pauses, lore model use, calls that are required, embeddings, log-probabilities, drafts of ours"
+)
 POOL = ("size", "free", "reserved", "evictable", "leased")  # tokens: all but the first add up to it
 
 
@@ -210,7 +213,7 @@ def server_facts(engine: Report) -> Iterator[tuple[str, str]]:
     for server in engine.get("servers") or ():
         yield "server", server_words(server)
     if engine.get("servers"):
-        yield "", "without: checkpoints, pauses, embeddings, log-probabilities, drafts of ours (docs/scale.md)"
+        yield "", f"without: {WITHOUT_ENGINE} (docs/scale.md)"
 
 
 def server_words(server: Report) -> str:
