@@ -29,19 +29,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import psutil
-
-from orchestrator.engine.backend import Backend, BackendError, Sampler, SamplerMade, SchemaRefused, Watch
-from orchestrator.engine.calling import ToolRules
+from orchestrator.engine.backend import Backend, BackendError
 from orchestrator.engine.checkpoints.coding import coding_of
 from orchestrator.engine.checkpoints.file import CheckpointWritten, folder_of, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
+from orchestrator.engine.child.samplers import SchemaSamplers
+from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
@@ -61,7 +60,6 @@ from orchestrator.engine.messages import (
     InferenceJob,
     LoadFailed,
     Prepare,
-    Sampling,
     Shutdown,
     Wire,
     bytes_to_ids,
@@ -73,14 +71,8 @@ from orchestrator.engine.scheduler.planner import Limits
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it
-OLDEST_EACH = 4  # schemas, one is that which has waited longest: a stream of small ones holds up none for ever
-NOBODY = 0  # in the place of a ticket: nobody waits for what is compiled in advance
-COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
-PREPARE_SECONDS = 30.0  # in advance, while everything starts: 4 s of a core took 30 beside ten other processes
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
 SWITCH_SECONDS = 0.0005  # that a thread keeps the interpreter: Python's own 5 ms are 40 for a step with its calls
-CORE_SECONDS = 1.0  # between looks at the cores
-LEAST_CORE_SECONDS = 0.2  # that a look must be about: the kernel counts in hundredths
 _SET_PARENT_DEATH_SIGNAL = 1
 
 log = logging.getLogger("lorekeep.engine")
@@ -167,9 +159,7 @@ class Worker:
     `cores`: before the model was loaded.
     """
 
-    def __init__(
-        self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: "Watchdog", cores: "CoreTimes"
-    ) -> None:
+    def __init__(self, backend: Backend, spec: EngineSpec, wire: Wire, watchdog: "Watchdog", cores: CoreTimes) -> None:
         self._wire = wire
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._watchdog = watchdog
@@ -186,17 +176,17 @@ class Worker:
         embedding = partial(load_embedding, spec.embedding, watchdog) if spec.embedding else None
         self._lanes = Lanes(embedding, wire.send, partial(watchdog.watch, "the embedding model"))
         self._closing = False
-        self._samplers = SchemaSamplers(backend, self._inbox.put, partial(watchdog.watch, "a JSON schema"))
-        self._frontend = Frontend(backend, wire, self._forward, self._samplers)
-        self._thread_count = (
-            None if spec.threads else ThreadCount(backend.threads, partial(setattr, backend, "threads"), cores)
-        )
+        self._thread_count = ThreadCount(backend.threads, partial(setattr, backend, "threads"), cores)
+        self._threads_are_set = spec.threads > 0
+        apart = self._thread_count.apart
+        self._samplers = SchemaSamplers(backend, self._inbox.put, partial(watchdog.watch, "a JSON schema"), apart)
+        self._frontend = Frontend(backend, wire, self._forward, self._samplers, apart)
         self._published = 0.0
 
     def run(self) -> None:
         self._wire.send([EngineReady(self._loop.backend.info)])
         threading.Thread(target=self._serve, name="frontend", daemon=True).start()
-        if self._thread_count is not None:
+        if not self._threads_are_set:
             self._thread_count.look()  # the first step is somebody's who waits for the model
             self._thread_count.start()
         self._publish()
@@ -266,17 +256,23 @@ class Worker:
 class Frontend:
     """Answers what needs no loop; `forward` takes every other message, and `samplers` the constrained jobs too.
 
-    Long texts are tokenised in a thread of their own: no question waits for a megabyte of somebody else's.
+    Long texts are tokenised in a thread of their own, inside `apart`: no question waits for a megabyte of somebody else's.
     """
 
     def __init__(
-        self, backend: Backend, wire: Wire, forward: Callable[[object], None], samplers: "SchemaSamplers"
+        self,
+        backend: Backend,
+        wire: Wire,
+        forward: Callable[[object], None],
+        samplers: SchemaSamplers,
+        apart: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._long: queue.SimpleQueue[Encode | None] = queue.SimpleQueue()
         self._backend = backend
         self._wire = wire
         self._forward = forward
         self._samplers = samplers
+        self._apart = apart
 
     def serve(self) -> None:
         """Runs until the daemon closes its end."""
@@ -300,7 +296,9 @@ class Frontend:
 
     def _encode_long(self) -> None:
         for message in iter(self._long.get, None):
-            self._wire.send([self._answer(message)])
+            with self._apart():
+                answer = self._answer(message)
+            self._wire.send([answer])
 
     def _answer(self, message: object) -> object | None:
         if isinstance(message, Encode):
@@ -310,83 +308,6 @@ class Frontend:
             text = self._backend.pieces(bytes_to_ids(message.ids)).decode("utf-8", "replace")
             return DecodedText(message.call, text)
         return None
-
-
-class SchemaSamplers:
-    """Makes the samplers of constrained jobs, in a thread beside the loop: `post` takes them as they are made.
-
-    One at a time, because the steps miss each core that compiles; a small schema goes before larger ones,
-    but each fourth one is the one that has waited longest. One that is compiled already waits for none. Nor do answers with
-    the calls that are being prepared, which takes seconds for a large vocabulary: those are not bound.
-    """
-
-    def __init__(self, backend: Backend, post: Callable[[object], None], watch: Watch) -> None:
-        self._backend = backend
-        self._post = post
-        self._watch = watch
-        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # one for each job taken
-        self._wanted: dict[int, Sampling] = {}  # by ticket, in the order in which they came
-        self._compiles = False
-        self._preparing: ToolRules | None = None
-        self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
-
-    def take(self, job: InferenceJob) -> None:
-        """Returns at once."""
-        if self._backend.compiled(job.sampling):
-            self._post(SamplerMade(job.ticket, self._made(job.sampling)))
-        elif job.sampling == replace(job.sampling, schema="", calls=self._preparing):
-            self._post(SamplerMade(job.ticket, self._backend.unbound(job.sampling)))
-        else:
-            self._want(job.ticket, job.sampling)
-
-    def prepare(self, sampling: Sampling) -> None:
-        """Compiles it, and so whatever the first one of a vocabulary takes. Returns at once."""
-        self._preparing = sampling.calls
-        self._want(NOBODY, sampling)
-
-    def _want(self, ticket: int, sampling: Sampling) -> None:
-        self._wanted[ticket] = sampling
-        self._came.put(None)
-        if self._thread.ident is None:
-            self._thread.start()
-
-    def call_off(self, ticket: int) -> None:
-        self._wanted.pop(ticket, None)
-
-    def close(self) -> bool:
-        """Makes no more; False while one is still being made."""
-        self._wanted.clear()
-        return not self._compiles
-
-    def _run(self) -> None:
-        made = 0
-        while True:
-            self._came.get()
-            self._compiles = True  # first: what `close` calls off after this may be made all the same
-            if waiting := list(self._wanted.items()):
-                made += 1
-                oldest, smallest = waiting[0], min(waiting, key=lambda one: one[1].schema_size)
-                ticket, sampling = smallest if made % OLDEST_EACH else oldest
-                self._wanted.pop(ticket, None)
-                self._give(ticket, self._made(sampling, COMPILE_SECONDS if ticket != NOBODY else PREPARE_SECONDS))
-            self._compiles = False
-
-    def _give(self, ticket: int, made: Sampler | SchemaRefused) -> None:
-        if ticket != NOBODY:
-            self._post(SamplerMade(ticket, made))
-            return
-        self._preparing = None
-        if isinstance(made, SchemaRefused):
-            log.warning("the model's own tools are not bound: %s", made)
-        else:
-            made.close()
-
-    def _made(self, sampling: Sampling, seconds: float = COMPILE_SECONDS) -> Sampler | SchemaRefused:
-        with self._watch(seconds):
-            try:
-                return self._backend.sampler(sampling)
-            except SchemaRefused as refused:
-                return refused
 
 
 @dataclass
@@ -441,71 +362,6 @@ class Watchdog:
         waiting = threading.Event()
         while not waiting.wait(1.0):
             self.look()
-
-
-@dataclass(frozen=True)
-class CoreTimes:
-    """Seconds since some start: of the clock, that the cores at hand were busy (all together), and of them ours."""
-
-    clock: float
-    busy: float
-    own: float
-
-
-class ThreadCount:
-    """How many threads compute beside what else ran here `since` the last look; `most` on a quiet machine. `use` gets what
-    changes.
-
-    llama.cpp's threads meet many times in a step and spin while they wait: one that another process keeps from its core
-    holds up all of them. On two cores beside one busy process two threads took 22 to 86 ms for a token, one thread took 7.
-    """
-
-    def __init__(
-        self,
-        most: int,
-        use: Callable[[int], None],
-        since: CoreTimes,
-        read: Callable[[], CoreTimes] | None = None,
-    ) -> None:
-        self._most = most
-        self._use = use
-        self._read = read or core_times
-        self._last = since
-        self._threads = most
-
-    def start(self) -> None:
-        threading.Thread(target=self._watch, name="thread-count", daemon=True).start()
-
-    def look(self) -> None:
-        try:
-            now, last = self._read(), self._last
-        except OSError:
-            return  # a machine without a descriptor to spare says nothing now: it is asked again
-        if now.clock - last.clock < LEAST_CORE_SECONDS:
-            return
-        self._last = now
-        others = max(0.0, (now.busy - last.busy) - (now.own - last.own)) / (now.clock - last.clock)
-        threads = threads_beside(others, len(os.sched_getaffinity(0)), self._most)
-        if threads != self._threads:
-            self._threads = threads
-            self._use(threads)
-
-    def _watch(self) -> None:
-        waiting = threading.Event()
-        while not waiting.wait(CORE_SECONDS):
-            self.look()
-
-
-def threads_beside(others: float, cores: int, most: int) -> int:
-    """`others`: cores that other processes keep busy, on average. A core that is busy for less than half counts as free."""
-    return max(1, min(most, int(cores - others + 0.5)))
-
-
-def core_times() -> CoreTimes:
-    every = psutil.cpu_times(percpu=True)
-    mine = [every[core] for core in os.sched_getaffinity(0) if core < len(every)]
-    busy = sum(core.user + core.nice + core.system + core.irq + core.softirq + core.steal for core in mine)
-    return CoreTimes(time.monotonic(), busy, time.process_time())
 
 
 def leave(status: int) -> NoReturn:

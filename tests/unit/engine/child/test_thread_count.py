@@ -9,15 +9,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.child.worker import (
-    CoreTimes,
-    ThreadCount,
-    Watchdog,
-    Worker,
-    core_times,
-    overrun,
-    threads_beside,
-)
+from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times, threads_beside
+from orchestrator.engine.child.worker import Watchdog, Worker, overrun
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Shutdown, Wire
 from orchestrator.engine.model import EngineSpec, default_threads

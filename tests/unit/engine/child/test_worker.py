@@ -3,6 +3,7 @@ schemas are compiled beside both; the watchdog reports what takes ten times its 
 loop has it watch each step."""
 
 import math
+import os
 import queue
 import socket
 import subprocess
@@ -22,7 +23,9 @@ from support.waiting import SOON
 
 from orchestrator.engine.backend import Run, SchemaRefused
 from orchestrator.engine.calling import OfferedTool, ToolRules
-from orchestrator.engine.child.worker import Frontend, SchemaSamplers, Watchdog, Worker, core_times, overrun
+from orchestrator.engine.child.samplers import SchemaSamplers
+from orchestrator.engine.child.thread_count import core_times
+from orchestrator.engine.child.worker import Frontend, Watchdog, Worker, overrun
 from orchestrator.engine.fake import FakeBackend, FakeMemory, FakeSampler
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
@@ -181,6 +184,18 @@ def test_while_a_schema_is_compiled_texts_are_read_and_questions_that_came_later
         assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
         backend.allowed.release()
         assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
+
+
+def test_while_a_schema_is_compiled_the_steps_leave_it_a_core() -> None:
+    backend, cores = Compiling(), len(os.sched_getaffinity(0))
+    backend.threads = cores
+    with child(backend) as (wire, heard):
+        wire.send([job(1, "{}")])
+        backend.begun.get(timeout=SOON)
+        assert backend.threads == max(1, cores - 1)
+        backend.allowed.release()
+        assert ended(heard).outcome is Outcome.DONE
+        assert backend.threads == cores
 
 
 def test_what_is_prepared_is_compiled_beside_answers_and_a_refusal_of_it_ends_nothing() -> None:
