@@ -41,6 +41,7 @@ ENFORCED = KINDS.union(PLACES, *ABOUT.values())
 NAMED, LISTED = PLACES | {"properties", "patternProperties"}, frozenset(("anyOf", "oneOf", "allOf", "prefixItems"))
 SINGLE = frozenset(("items", "additionalProperties"))
 HOLDING = NAMED | LISTED | SINGLE | {"$ref"}
+REWRITTEN = frozenset(("items", "prefixItems", "additionalItems", "format", "pattern", "patternProperties"))
 AUTOMATA = frozenset((*LIMITS, *STRINGS, "multipleOf"))
 TITLES = ("title", "description", "$comment", "$schema", "$id", "$anchor", "deprecated", "readOnly", "writeOnly")
 ANNOTATIONS = frozenset((*TITLES, "default", "example", "examples", "discriminator"))
@@ -122,7 +123,7 @@ def read(schema: str, *, loosely: bool = False) -> Any:
         root = json.loads(schema)
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
-    return _Reader(root, loosely=loosely).read(root)
+    return _Reader(root, size, loosely=loosely).read(root)
 
 
 def check_depth(schema: str) -> None:
@@ -137,8 +138,9 @@ def check_depth(schema: str) -> None:
 class _Reader:
     """What is malformed stays as it is: llguidance says so."""
 
-    def __init__(self, root: Any, *, loosely: bool) -> None:
+    def __init__(self, root: Any, size: int, *, loosely: bool) -> None:
         self._root = root
+        self._lengthy = size > MOST_TEXT  # fewer bytes hold no text that is too long
         self._loosely = loosely
         self._parts = self._patterns = self._compared = 0
         self._factor = 1
@@ -150,8 +152,8 @@ class _Reader:
         words = unannotated(given)
         if "oneOf" in words:
             words = self._with_discriminator(words, given.get("discriminator"))
-        words = {key: value for key, value in words.items() if key not in SAYS_NOTHING or value != SAYS_NOTHING[key]}
-        for keyword in words.keys() - ENFORCED:
+        if not words.keys() <= ENFORCED:
+            keyword = next(iter(words.keys() - ENFORCED))
             raise SchemaRefused(f"the keyword {keyword} is not enforced: leave it out or say it otherwise")
         if "allOf" in words or ("$ref" in words and words.keys() - PLACES != {"$ref"}):
             words = self._combined(words)
@@ -201,8 +203,9 @@ class _Reader:
     def _check(self, words: Words) -> None:
         if "$ref" in words:
             check_reference(words["$ref"])
+        names, required = words.get("properties", ()), words.get("required", ())
         # Each required name becomes a property where it is none.
-        if (many := len({*words.get("properties", ()), *words.get("required", ())})) > MOST_PROPERTIES:
+        if len(names) + len(required) > MOST_PROPERTIES and (many := len({*names, *required})) > MOST_PROPERTIES:
             raise SchemaRefused(f"an object has {many} properties; at most {MOST_PROPERTIES} are taken")
         self._patterns += len(words.get("patternProperties", ()))
         if self._patterns > MOST_PATTERNS:
@@ -210,7 +213,7 @@ class _Reader:
         for keyword in words.keys() & BOUNDS.keys():
             if abs(words[keyword]) > BOUNDS[keyword]:
                 raise SchemaRefused(f"{keyword} {words[keyword]} is not enforced: it goes beyond {BOUNDS[keyword]}")
-        if (longest := max(map(len, texts_of(words)), default=0)) > MOST_TEXT:
+        if self._lengthy and (longest := max(map(len, texts_of(words)), default=0)) > MOST_TEXT:
             raise SchemaRefused(f"a name or a constant has {longest} characters; at most {MOST_TEXT} are taken")
         if "multipleOf" in words:
             self._check_factor(words["multipleOf"])
@@ -237,6 +240,8 @@ class _Reader:
 
 def with_inner(words: Words, change: Callable[[Any], Any]) -> Words:
     """With each schema directly within it changed."""
+    if words.keys().isdisjoint(HOLDING):
+        return words
     found = dict(words)
     for keyword in words.keys() & NAMED:
         found[keyword] = {name: change(inside) for name, inside in words[keyword].items()}
@@ -272,13 +277,19 @@ def shared(words: Words) -> Words:
 
 
 def unannotated(schema: Words) -> Words:
-    return {key: value for key, value in schema.items() if key not in ANNOTATIONS and not binds_nothing(key, value)}
+    return {
+        key: value
+        for key, value in schema.items()
+        if key in ENFORCED or (key not in ANNOTATIONS and not binds_nothing(key, value))
+    }
 
 
 def binds_nothing(word: str, value: Any) -> bool:
     """Whether it is no keyword, and none that is misspelt or in the wrong place."""
     if isinstance(value, dict) and not value.keys().isdisjoint((*KINDS, "properties", "items")):
         return False  # a schema: of a property that stands beside `properties`
+    if word in SAYS_NOTHING:
+        return bool(SAYS_NOTHING[word] == value)
     return word in OF_OTHERS or (word.startswith(("x-", "_")) and word != "x-guidance")
 
 
@@ -317,24 +328,29 @@ def typed(words: Words) -> Words:
     declared = words.get("type")
     if declared == "integer" or (isinstance(declared, list) and "integer" in declared and "number" not in declared):
         words = {"minimum": -MOST_WHOLE, "maximum": MOST_WHOLE, **words}
+    if words.keys().isdisjoint(REWRITTEN):
+        return words
     if isinstance(words.get("items"), list):
         words = {**words, "prefixItems": words["items"], "items": words.get("additionalItems", False)}
     if "prefixItems" in words:
         length = {} if words.keys() & {"minItems", "maxItems"} else {"minItems": len(words["prefixItems"])}
         words = {"items": False, **length, **words}
-    if words.get("format") in UUIDS:
-        words = {**words, "format": "uuid"}
-    words = {**NARROWED.get(words.get("format", ""), {}), **words}
-    if words.get("format") in PATTERNS and "pattern" not in words:
-        words = {
-            key: value for key, value in {**words, "pattern": PATTERNS[words["format"]]}.items() if key != "format"
-        }
     if "pattern" in words:
         words = {**words, "pattern": rust_pattern(words["pattern"])}
+    if "format" in words:
+        words = formatted(words)
     if "patternProperties" in words:
         named = {rust_pattern(pattern): inside for pattern, inside in words["patternProperties"].items()}
         words = {**words, "patternProperties": named}
     return {key: value for key, value in words.items() if key != "additionalItems"}
+
+
+def formatted(words: Words) -> Words:
+    """With what its format leaves to be said."""
+    name = "uuid" if words["format"] in UUIDS else words["format"]
+    if name in PATTERNS and "pattern" not in words:
+        return {**{key: value for key, value in words.items() if key != "format"}, "pattern": PATTERNS[name]}
+    return {**NARROWED.get(name, {}), **words, "format": name}
 
 
 def closed(words: Words) -> Words:
