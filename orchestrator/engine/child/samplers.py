@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,6 +17,8 @@ NOBODY = 0  # in the place of a ticket: nobody waits for what is compiled in adv
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 PREPARE_SECONDS = 30.0  # in advance, while everything starts: 4 s of a core took 30 beside ten other processes
 
+BUSY_SECONDS = 30.0  # after which it is made beside answers
+
 log = logging.getLogger("lorekeep.engine")
 
 
@@ -24,7 +27,7 @@ class SchemaSamplers:
 
     One at a time, because the steps miss each core that compiles: it is theirs no more inside `apart`. A small schema goes
     before larger ones, but each fourth one is the one that has waited longest. One that is compiled already waits for none.
-    Nor do answers with the calls that are being prepared, which takes seconds for a large vocabulary: those are not bound.
+    Nor do answers with the calls that are to be prepared, which takes seconds for a large vocabulary: those are not bound.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class SchemaSamplers:
         self._wanted: dict[int, Sampling] = {}  # by ticket, in the order in which they came
         self._compiles = False
         self._preparing: ToolRules | None = None
+        self._in_advance: Sampling | None = None  # to be begun
+        self._told = 0.0
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
 
     def take(self, job: InferenceJob) -> None:
@@ -52,11 +57,19 @@ class SchemaSamplers:
             self._post(SamplerMade(job.ticket, self._backend.unbound(job.sampling)))
         else:
             self._want(job.ticket, job.sampling)
+        if time.monotonic() - self._told > BUSY_SECONDS:
+            self.begin_in_advance()
 
     def prepare(self, sampling: Sampling) -> None:
-        """Compiles it, and so whatever the first one of a vocabulary takes. Returns at once."""
-        self._preparing = sampling.calls
-        self._want(NOBODY, sampling)
+        """What `begin_in_advance` compiles, and with it whatever the first one of a vocabulary takes. Returns at once."""
+        self._in_advance, self._preparing, self._told = sampling, sampling.calls, time.monotonic()
+
+    def begin_in_advance(self) -> None:
+        """Where nobody asks: llguidance keeps Python's lock while it takes in a vocabulary, 1.6 s for one of 262,000 words.
+        No step is begun meanwhile."""
+        if (sampling := self._in_advance) is not None:
+            self._in_advance = None
+            self._want(NOBODY, sampling)
 
     def _want(self, ticket: int, sampling: Sampling) -> None:
         self._wanted[ticket] = sampling

@@ -237,6 +237,7 @@ class Worker:
                 if self._loop.audit():
                     self._publish()
                 self._costs.save_changes()
+                self._samplers.begin_in_advance()
                 yield self._inbox.get()
         while not self._inbox.empty():
             yield self._inbox.get()

@@ -23,6 +23,7 @@ from support.waiting import SOON
 
 from orchestrator.engine.backend import Run, SchemaRefused
 from orchestrator.engine.calling import OfferedTool, ToolRules
+from orchestrator.engine.child import samplers as samplers_module
 from orchestrator.engine.child.samplers import SchemaSamplers
 from orchestrator.engine.child.thread_count import core_times
 from orchestrator.engine.child.worker import Frontend, Watchdog, Worker, overrun
@@ -198,17 +199,37 @@ def test_while_a_schema_is_compiled_the_steps_leave_it_a_core() -> None:
         assert backend.threads == cores
 
 
-def test_what_is_prepared_is_compiled_beside_answers_and_a_refusal_of_it_ends_nothing() -> None:
+def test_what_is_prepared_is_compiled_when_nobody_asks_and_a_refusal_of_it_ends_nothing() -> None:
     backend = Compiling()
     with child(backend) as (wire, heard):
-        wire.send([Prepare(Sampling(schema="{}")), Prepare(Sampling(schema="x"))])
-        assert backend.begun.get(timeout=SOON) in ("{}", "x")
+        wire.send([Prepare(Sampling(schema="x"))])
+        assert backend.begun.get(timeout=SOON) == "x"
         wire.send([job(1)])
         assert (end := ended(heard)).ticket == 1 and end.outcome is Outcome.DONE
         backend.allowed.release(2)
         wire.send([job(2, "[]")])
-        backend.allowed.release()
         assert (end := ended(heard)).ticket == 2 and end.outcome is Outcome.DONE
+
+
+def test_what_is_prepared_is_not_compiled_while_answers_are_computed() -> None:
+    made, backend = list[object](), Compiling()
+    samplers = SchemaSamplers(backend, made.append, nullcontext)
+    samplers.prepare(Sampling(calls=CALLS))
+    samplers.take(replace(job(1), sampling=Sampling(calls=CALLS)))
+    assert (len(made), backend.begun.empty()) == (1, True)
+    samplers.begin_in_advance()
+    assert backend.begun.get(timeout=SOON) == "calls"
+    backend.allowed.release()
+
+
+def test_what_is_prepared_is_compiled_beside_answers_where_they_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplers_module, "BUSY_SECONDS", 0.0)
+    backend = Compiling()
+    samplers = SchemaSamplers(backend, lambda made: None, nullcontext)
+    samplers.prepare(Sampling(calls=CALLS))
+    samplers.take(replace(job(1), sampling=Sampling(calls=CALLS)))
+    assert backend.begun.get(timeout=SOON) == "calls"
+    backend.allowed.release()
 
 
 def test_while_the_prepared_calls_are_compiled_answers_with_them_are_not_bound_and_others_wait() -> None:
