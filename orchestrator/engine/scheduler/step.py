@@ -209,7 +209,7 @@ class Stepping:
             self._counters.forced_tokens += accepted
         else:
             self._speculation.learn(ticket, len(draft), accepted)
-        if tip.computed_end < end:
+        if tip.computed_end < end and not tip.gone:  # an answer without a cache takes its memory with it as it ends
             assert tip.sequence is not None
             pool.memory.remove(tip.sequence, tip.computed_end, -1)
 

@@ -28,6 +28,7 @@ from orchestrator.engine.messages import (
     Completion,
     Grant,
     InferenceJob,
+    Outcome,
     PutFloor,
     Sampling,
     bytes_to_ids,
@@ -63,6 +64,7 @@ class Asked:
         clock: Callable[[], float] | None = None,
         times: int = 1,
         sampling: Sampling = GREEDY,
+        uncached: bool = False,
     ) -> None:
         ticks = count()
         self.end = Completion
@@ -74,7 +76,9 @@ class Asked:
         for ticket in range(1, times + 1):
             self.text, self.ids, self.steps = "", list[int](), -self.loop.counters.steps
             self.loop.handle(
-                InferenceJob(ticket, "code", ids_to_bytes(tail), owner=0, max_tokens=most, sampling=sampling)
+                InferenceJob(
+                    ticket, "code", ids_to_bytes(tail), 0, max_tokens=most, sampling=sampling, uncached=uncached
+                )
             )
             if sampling.constrained:
                 self.loop.handle(SamplerMade(ticket, backend.sampler(sampling)))
@@ -137,6 +141,17 @@ def test_an_answer_that_quotes_is_the_same_with_drafts_and_takes_fewer_steps(quo
     assert (plain.end.drafted, plain.end.accepted) == (0, 0)
     assert drafted.end.accepted > 5
     assert drafted.loop.counters.steps < plain.loop.counters.steps
+
+
+def test_an_answer_without_a_cache_may_end_in_the_middle_of_a_draft(quoter: LlamaBackend) -> None:
+    """Its memory is closed with it: no cell of the draft's rest is taken back."""
+    line = "The access code of vault zebra is"
+    floor, tail = quoter.encode([f"{line} 4815162.\n\n\ndef unlock():\n    return None\n", line], control=False)
+    cached, alone = (Asked(quoter, floor, tail, drafts=True, most=40, uncached=uncached) for uncached in (False, True))
+    assert (alone.text, alone.end.outcome) == (cached.text, Outcome.DONE)
+    assert alone.text.startswith(" 4815162")
+    assert alone.end.accepted < alone.end.drafted, "so it ended within one"
+    assert alone.loop.pools.by_name == {}
 
 
 def test_an_answer_to_a_prompt_that_was_cached_is_drafted_as_soon(quoter: LlamaBackend) -> None:
