@@ -73,7 +73,7 @@ def test_a_codex_that_has_changed_is_exported_once_it_is_laid_out_anew(moved):
 
 def with_long_bodies(folder):
     """Signatures of all fit in a small window, and some of the bodies."""
-    body = "".join(f"    value = value * {line} + other\n" for line in range(30))
+    body = "".join(f"    value = value * {line} + other\n" for line in range(18))
     for number in range(40):
         (folder / f"part{number}.py").write_text(
             f"def part_{number}(value: int, other: int):\n{body}    return value\n"
