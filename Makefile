@@ -1,11 +1,13 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test nightly fuzz check format docs pictures bench bench-real bounds lock clean
+.PHONY: help install demo test nightly endurance fuzz check format docs pictures bench bench-real bounds lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ_ARGS ?=
 SECONDS ?= 60
+MINUTES ?= 30
+TURNS ?= 0
 MODEL ?=
 BIN := .venv/bin
 LOCKED = $(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --system-certs --no-header
@@ -29,6 +31,9 @@ test: install   ## the whole suite, in two processes
 
 nightly: install  ## the laws, each with 10,000 generated cases where it sets no number of its own, and 10,000 turns and 500 real ones under chance: hours
 	@HYPOTHESIS_PROFILE=nightly LORE_SOAK_TURNS=10000 LORE_SOAK_REAL_TURNS=500 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 7200 tests/laws tests/unit/governor tests/unit/prompt tests/soak/test_chaos.py tests/soak/test_daemon_chaos.py $(PYTEST_ARGS)
+
+endurance: install  ## half an hour (MINUTES=30) of kills, damage, full disks and little memory on real daemons: a table, and JSON under build/endurance
+	@$(BIN)/python tests/soak/endurance.py --minutes $(MINUTES) --turns $(TURNS)
 
 fuzz: install   ## whatever the OpenAPI document allows, and what not, to a daemon of its own: a minute, or SECONDS=900
 	@$(BIN)/python scripts/fuzz.py --seconds $(SECONDS) $(FUZZ_ARGS)
