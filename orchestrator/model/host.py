@@ -99,10 +99,10 @@ def host_of(settings: Settings, paths: Paths, kept: Kept = dict) -> Host:
 
 
 def remote_host(settings: Settings, paths: Paths, remote: RemoteSpec, key: Key | None) -> Host:
-    model, conditions, embedding, client, machine, yielding, sensors = remote_parts(settings, paths, remote)
-    if embedding.fault:
-        log.warning("search by meaning is off, search goes by words and names: %s", embedding.fault)
-    return Host(model, conditions, embedding, settings.for_governor(), client, machine, yielding, sensors, key)
+    parts = remote_parts(settings, paths, remote)
+    if parts.embedding.fault:
+        log.warning("search by meaning is off, search goes by words and names: %s", parts.embedding.fault)
+    return Host(governor=settings.for_governor(), key=key, **vars(parts))
 
 
 def model_of(settings: Settings, paths: Paths) -> ModelFile:

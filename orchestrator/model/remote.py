@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from formatters.template import Placement, Way
@@ -66,10 +67,20 @@ def is_key(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable()
 
 
-def remote_parts(
-    settings: Settings, paths: Paths, remote: RemoteSpec
-) -> tuple[ModelFile, LoadingConditions, EmbeddingChoice, EngineClient, Machine, Yielding, Sensors]:
-    """The parts of a `Host` whose engine are these servers."""
+@dataclass(frozen=True)
+class RemoteParts:
+    """The parts of a `Host` whose engine are servers."""
+
+    model: ModelFile
+    conditions: LoadingConditions
+    embedding: EmbeddingChoice
+    client: EngineClient
+    machine: Machine
+    yielding: Yielding
+    sensors: Sensors
+
+
+def remote_parts(settings: Settings, paths: Paths, remote: RemoteSpec) -> RemoteParts:
     governor, offload = settings.for_governor(), offload_of(settings.model, offloads=False)
     sensors = Sensors(gpus=False)
     client = EngineClient(EngineSpec(remote.name, context=offload.context or 0, remote=remote))
@@ -82,7 +93,7 @@ def remote_parts(
     conditions = LoadingConditions(offload, None, governor.memory, loaded=offload, coverage=settings.for_coverage())
     wanted = settings.embedding.model
     embedding = EmbeddingChoice(wanted, fault=NO_EMBEDDING) if wanted else EmbeddingChoice()
-    return model, conditions, embedding, client, machine, yielding, sensors
+    return RemoteParts(model, conditions, embedding, client, machine, yielding, sensors)
 
 
 NO_SHAPE = ModelShape(
