@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli import options as given
-from orchestrator.cli.client import Daemon, Event, Failure
+from orchestrator.cli.client import Daemon, Event, Failure, told_of_waiting
 from orchestrator.cli.places import PlacesOfAnswer, with_links
 from orchestrator.cli.showing import Shown, shown
 from orchestrator.cli.terminal import (
@@ -154,7 +154,7 @@ def ask(
         note(f"with {attachment['name']}: {len(attachment['text']):,} characters")
     places = PlacesOfAnswer(socket, options.codex, working_directory())
     view = None if as_json else shown(plain=plain, link=places)
-    answer = received(Daemon(socket).stream(ROUTE, {**body, "stream": True}), view, places)
+    answer = received(socket, Daemon(socket).stream(ROUTE, {**body, "stream": True}), view, places)
     if as_json:
         answer_json(answer)
     else:
@@ -166,21 +166,24 @@ def answer_json(answer: Answer) -> None:
     result_json({"answer": "".join(answer.text), **rest})
 
 
-def received(events: Iterator[Event], view: Shown | None, places: PlacesOfAnswer | None = None) -> Answer:
+def received(
+    socket: str | None, events: Iterator[Event], view: Shown | None, places: PlacesOfAnswer | None = None
+) -> Answer:
     """The whole answer; shown as it comes. Raises Failure when it breaks off, and then shows all that came."""
     answer = Answer()
     try:
-        for event in events:
-            if event.aside:
-                at = event.data.get("progress", {}) if isinstance(event.data, dict) else {}
-                if places and at.get("codex"):
-                    places.codex = str(at["codex"])
-                show_waiting(answer, at, view)
-                continue
-            if answer.waited:
-                clear_progress()
-                answer.waited = False
-            take(answer, event.data, view)
+        with told_of_waiting(socket, lambda: answer.noted):
+            for event in events:
+                if event.aside:
+                    at = event.data.get("progress", {}) if isinstance(event.data, dict) else {}
+                    if places and at.get("codex"):
+                        places.codex = str(at["codex"])
+                    show_waiting(answer, at, view)
+                    continue
+                if answer.waited:
+                    clear_progress()
+                    answer.waited = False
+                take(answer, event.data, view)
     finally:
         if view:
             view.end()

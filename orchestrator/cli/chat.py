@@ -27,7 +27,7 @@ from orchestrator.cli.ask import (
     working_directory,
 )
 from orchestrator.cli.chat_pages import help_page, in_context, why
-from orchestrator.cli.client import Daemon, Failure, route_part
+from orchestrator.cli.client import Daemon, Failure, route_part, told_of_waiting
 from orchestrator.cli.places import PlacesOfAnswer, meant
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.showing import NO_CURSOR, shown
@@ -174,7 +174,7 @@ class Talk:
         view = None if self._as_json else shown(plain=self._plain, link=places)
         daemon = Daemon(self.socket)
         try:
-            answer = received(daemon.stream(ROUTE, {**self.body(text), "stream": True}), view, places)
+            answer = received(self.socket, daemon.stream(ROUTE, {**self.body(text), "stream": True}), view, places)
         except KeyboardInterrupt:
             daemon.leave()
             raise
@@ -205,7 +205,8 @@ class Talk:
     def _plan(self, text: str) -> None:
         if not text:
             raise Failure(faults.USAGE, "nothing to plan", "/plan TEXT")
-        self._page(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text))))
+        with told_of_waiting(self.socket):
+            self._page(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text))))
 
     def _files(self, _: str) -> None:
         lore = self._answered()

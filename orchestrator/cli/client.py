@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 CONNECT_TIMEOUT_S = 5.0
+PATIENCE_S = 3.0  # after which it is said what a command waits for
 LISTS = {
     "codex": "lore codex list",
     "session": "lore session list",
@@ -181,6 +182,28 @@ def unix_connection(path: Path) -> "HTTPConnection":
             self.sock.settimeout(None)  # an answer may take as long as it takes; Ctrl-C ends it
 
     return UnixConnection("localhost")
+
+
+@contextmanager
+def told_of_waiting(socket: str | None, known: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Says once, after a few seconds, why the daemon answers nobody yet and how to stop waiting; nothing where it does, or
+    where that is `known`."""
+    from http.client import HTTPException
+    from threading import Timer
+
+    def tell() -> None:
+        with suppress(Failure, HTTPException, OSError):  # who waits meets it, too
+            found = decoded(Daemon(socket, quiet=True).request("GET", "/readyz", None).read())
+            if not (found["ready"] or known()):
+                note(f"waiting: {found['detail']} (Ctrl-C stops waiting)")
+
+    timer = Timer(PATIENCE_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def route_part(name: str, what: str = "codex") -> str:

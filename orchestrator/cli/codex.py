@@ -14,7 +14,7 @@ import typer
 from orchestrator.cli import floor_files
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import code_state
-from orchestrator.cli.client import Daemon, Event, Failure, route_part
+from orchestrator.cli.client import Daemon, Event, Failure, route_part, told_of_waiting
 from orchestrator.cli.purge import Yes, insist
 from orchestrator.cli.search import show_symbols
 from orchestrator.cli.status import files, notes_of, roots, state
@@ -130,7 +130,8 @@ class Watch:
     def until_loaded(self, events: Iterator[Event]) -> dict[str, Any]:
         """The codex. Ctrl-C ends the watching; the load only where somebody says so."""
         try:
-            codex = self.codex_of(events)
+            with told_of_waiting(self.socket):
+                codex = self.codex_of(events)
         except KeyboardInterrupt:
             name = self.name or "NAME"
             note(f"\nthe daemon goes on loading; `lore status` shows it, `lore load --cancel {name}` stops it")

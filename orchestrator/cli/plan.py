@@ -5,7 +5,7 @@ from typing import Annotated
 
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, codex_part, with_ask_options
-from orchestrator.cli.client import Daemon
+from orchestrator.cli.client import Daemon, told_of_waiting
 from orchestrator.cli.terminal import Report, count, facts, kv_loss, output, result, seconds, size, sooner, table
 
 Prompt = Annotated[bool, given.option("--prompt", "print the exact text that the engine would get")]
@@ -23,7 +23,9 @@ def plan(
     socket: given.Socket = None,
 ) -> None:
     """Shows what would be sent for a question, what of it is cached, and why."""
-    report = Daemon(socket).call("POST", "/v1/plan", {**body_of(question, options), "prompt": prompt})
+    body = {**body_of(question, options), "prompt": prompt}
+    with told_of_waiting(socket):
+        report = Daemon(socket).call("POST", "/v1/plan", body)
     if prompt and not as_json:
         result(report.get("text", ""), end="")
     else:

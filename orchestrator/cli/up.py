@@ -216,7 +216,7 @@ def first_answer(question: str, codex: str, socket: str | None, *, as_json: bool
     options = AskOptions(codex=codex)
     events = Daemon(socket).stream(ROUTE, {**body_of(question, options), "stream": True})
     places = PlacesOfAnswer(socket, codex, working_directory())
-    answer = received(events, None if as_json else shown(plain=False, link=places), places)
+    answer = received(socket, events, None if as_json else shown(plain=False, link=places), places)
     if not as_json:
         finish(answer, options, socket)
     return answer

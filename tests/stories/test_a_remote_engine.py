@@ -3,8 +3,13 @@
 What a real llama-server makes of it is in `test_a_real_server.py`.
 """
 
+import signal
+import tempfile
+from pathlib import Path
+
 import pytest
-from support.house import ask, blocks, codebase, living, over_socket, reply, until, write_vault
+from support.forks import ForkedDaemon
+from support.house import ask, begun, blocks, codebase, living, over_socket, reply, until, write_vault
 from support.stand_in_server import Script, stand_in
 
 KEY = "key-of-the-team"
@@ -141,3 +146,23 @@ def test_a_server_that_is_gone_is_named_and_one_that_is_back_answers(house, serv
         assert house.lore("ask", "Is anybody there?").returncode == 0
     with over_socket(house) as http:
         assert http.get("/readyz").status_code == 200
+
+
+def test_who_waits_for_a_server_that_was_never_there_is_told_so_and_how_to_stop(models):
+    with stand_in() as server:
+        url = server.url
+    with tempfile.TemporaryDirectory(prefix="lore-") as name:
+        folder = codebase(Path(name) / "vaults")
+        daemon = ForkedDaemon(Path(name), models=models, environment={"LORE_MODEL": "", "LORE_ENGINE__URL": url})
+        daemon.process = daemon.launch((), {})
+        try:
+            until(daemon.socket.exists)
+            waiting = [begun(daemon, *one) for one in (("ask", "x"), ("plan", "x"), ("load", folder, "--wait"))]
+            for command in waiting:
+                told = command.stderr.readline()
+                assert f"waiting: {url} cannot be reached" in told and "(Ctrl-C stops waiting)" in told
+                command.send_signal(signal.SIGINT)
+                command.communicate(timeout=60)
+                assert command.returncode == 130
+        finally:
+            daemon.stop()
