@@ -25,6 +25,7 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, RemoteSpec
+from orchestrator.engine.remote.tokens import VocabularyTokens
 
 pytestmark = pytest.mark.anyio
 
@@ -187,6 +188,43 @@ async def test_a_usage_that_is_missing_or_wrong_is_told_and_not_guessed(usage, w
     assert (done.cached, done.computed) == (0, done.prompt)
 
 
+async def test_a_server_that_does_not_keep_to_the_most_tokens_is_not_read_further():
+    with stand_in(Script(answer="word " * 1_000, boundless=True)) as server:
+        async with remote(server) as client:
+            found = await asked(client, most=4)
+
+    assert said(found) == "word " * 4
+    assert (end(found).outcome, end(found).reason, end(found).generated) == (Outcome.DONE, Reason.LENGTH, 4)
+    assert "went on beyond 4 tokens" in end(found).detail
+
+
+async def test_more_generated_tokens_than_it_may_are_told_and_not_believed():
+    with stand_in(Script(usage="more")) as server:
+        async with remote(server) as client:
+            done = end(await asked(client, most=4))
+
+    assert done.generated == 4
+    assert "generated 1,000,000 tokens of at most 4, which cannot be" in done.detail
+
+
+async def test_an_answer_that_was_said_stands_though_its_tokens_cannot_be_counted():
+    gate = threading.Event()
+    with stand_in(Script(gate=gate)) as server:
+        async with remote(server) as client:
+            floor, tail = await prompt(client, QUESTION)
+            client.put_floor("floor", floor, "pool")
+            found = []
+            async for message in client.run(InferenceJob(0, "floor", tail, 1, 20)):
+                found.append(message)
+                if isinstance(message, AnswerDelta):
+                    server.script.tokenizes = False
+                    gate.set()
+
+    assert said(found) == server.script.answer
+    assert end(found).outcome is Outcome.DONE and end(found).generated > 0
+    assert "the answer's tokens are not known" in end(found).detail and server.url in end(found).detail
+
+
 async def test_an_answer_that_breaks_off_is_a_fault_that_may_be_tried_again_and_so_is_the_next_question():
     with stand_in(Script(cut_after=2)) as server:
         async with remote(server) as client:
@@ -273,6 +311,43 @@ async def test_what_no_waiting_helps_is_said_at_once_without_the_key(script, mor
 
     assert refused.value.broken and words in str(refused.value)
     assert "wrong-key" not in str(refused.value)
+
+
+async def test_a_server_that_counts_no_tokens_is_sent_those_of_a_model_file(quoter_model):
+    with stand_in(Script(tokenizes=False)) as server:
+        async with remote(server, vocabulary=str(quoter_model)) as client:
+            info = await client.ensure_ready()
+            floor, tail, mark = await client.encode([FLOOR, QUESTION, info.eos])
+            (control,) = await client.encode([info.eos], control=True)
+            client.put_floor("floor", ids_to_bytes(floor), "pool")
+            found = [one async for one in client.run(InferenceJob(0, "floor", ids_to_bytes(tail), 1, 20))]
+            text = await client.decode(ids_to_bytes(floor))
+
+    assert "prompts go as ids" in info.device and info.chat_template
+    assert len(control) == 1 and list(mark) != list(control)  # content is never control
+    assert text == FLOOR
+    assert server.asked[-1]["prompt"] == [*floor, *tail]
+    assert said(found) == server.script.answer
+    assert "/detokenize" not in server.paths
+
+
+async def test_a_model_file_with_the_servers_vocabulary_counts_and_the_server_is_not_asked_for_each_text(quoter_model):
+    file = VocabularyTokens(quoter_model)
+
+    def encode(text: str, control: bool) -> list[int]:
+        return [*asyncio.run(file.ids(text, control=control))]  # in a thread of the server
+
+    expected = await file.ids(FLOOR, control=False)
+    with stand_in(Script("llama-server", encode=encode)) as same, stand_in(Script("llama-server")) as other:
+        async with remote(same, vocabulary=str(quoter_model)) as client:
+            await client.ensure_ready()
+            before = len(same.paths)
+            (found,) = await client.encode([FLOOR])
+            assert found == expected
+            assert "/tokenize" not in same.paths[before:]
+        async with remote(other, vocabulary=str(quoter_model)) as client:
+            (found,) = await client.encode([FLOOR])
+            assert list(found) == list(FLOOR.encode())
 
 
 async def test_the_key_goes_to_the_server_that_was_named():
@@ -376,6 +451,17 @@ async def test_a_server_that_fails_before_the_first_text_has_another_one_asked_a
     assert said(answered) == one.script.answer
 
 
+async def test_a_try_that_failed_leaves_nothing_in_the_next_one():
+    with stand_in() as one, stand_in() as two:
+        async with remote(one, two) as client:
+            await asked(client)
+            first = one if one.asked else two
+            first.script.answers_as, first.script.cut_after = "qwen-2", 0
+            done = end(await asked(client))
+
+    assert (done.outcome, done.detail) == (Outcome.DONE, "")
+
+
 async def test_a_server_that_ends_has_its_codices_answered_by_another():
     with stand_in() as one, stand_in() as two:
         async with remote(one, two) as client:
@@ -412,6 +498,22 @@ async def test_a_server_with_another_model_is_not_used():
             (reason,) = (state.reason for state in client.snapshot.servers if state.state == "down")
 
     assert "serves llama" in reason and "qwen" in reason
+
+
+async def test_an_only_server_with_another_model_by_now_gets_no_prompt():
+    with stand_in(Script("llama-server")) as server:
+        async with remote(server) as client:
+            await asked(client)
+            server.leave()
+            with pytest.raises(EngineUnavailable, match="cannot be reached"):  # from now on it is looked at often
+                await asked(client)
+            with stand_in(Script("llama-server", model="llama"), port=server.port) as changed:
+                while "serves llama" not in client.snapshot.servers[0].reason:
+                    await client.next_snapshot()
+                refused = end(await asked(client))
+
+    assert (refused.reason, changed.asked) == (Reason.ENGINE, [])
+    assert "serves llama, and this daemon began with qwen" in refused.detail
 
 
 async def test_pressure_is_what_waits_at_the_servers():

@@ -9,7 +9,7 @@ with as an earlier one did.
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,9 +26,11 @@ OWNERS = {"vLLM": "vllm", "SGLang": "sglang", "llama-server": "llamacpp", "other
 @dataclass
 class Script:
     """How the server behaves; may be changed while it runs. `refusals`: statuses that the next answers are refused with.
-    `cut_after`: pieces of text after which it drops the connection. `usage`: whole, bare (no details), none, or wrong.
-    `takes`: the kinds of prompt that /completions takes; none: it has no such route. `tokens`: what every text is
-    tokenised as. `ends`: why an answer does, where not as usual. `gate`: pieces wait for it."""
+    `cut_after`: pieces of text after which it drops the connection. `usage`: whole, bare (no details), none, wrong, or more
+    (generated than it may). `takes`: the kinds of prompt that /completions takes; none: it has no such route. `tokens`:
+    what every text is tokenised as. `ends`: why an answer does, where not as usual. `gate`: pieces wait for it. `held`:
+    what requests of a path wait for, while `StandIn.begun` is set. `boundless`: max_tokens is not kept to. `encode`:
+    its vocabulary, where that is another one."""
 
     kind: str = "vLLM"
     model: str = "qwen"
@@ -48,6 +50,9 @@ class Script:
     thought: str = ""
     location: str = ""
     gate: threading.Event | None = None
+    held: dict[str, threading.Event] = field(default_factory=dict)
+    boundless: bool = False
+    encode: Callable[[str, bool], list[int]] = lambda text, control: ids_of(text, control=control)
 
 
 class StandIn:
@@ -90,8 +95,7 @@ class StandIn:
 
 @contextmanager
 def stand_in(script: Script | None = None, port: int = 0) -> Iterator[StandIn]:
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", port), Handler)
     found = server.stand_in = StandIn(script or Script(), server)  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -120,6 +124,13 @@ def text_of(ids: list[int]) -> str:
     return b"".join(names[one].encode() if one in names else bytes([one]) for one in ids).decode("utf-8", "replace")
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Who asked has gone."""
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -140,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         script = self.it.script
-        self.it.paths.append(self.path)
+        self.arrived()
         if self.path == "/health":
             self.reply(503 if script.drained else 200, {})
         elif script.location:
@@ -160,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         script = self.it.script
-        self.it.paths.append(self.path)
+        self.arrived()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.allowed():
             return
@@ -177,10 +188,16 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.missing()
 
+    def arrived(self) -> None:
+        self.it.paths.append(self.path)
+        if (held := self.it.script.held.get(self.path)) is not None:
+            self.it.begun.set()
+            held.wait(60)
+
     def tokenize(self, body: dict[str, Any]) -> None:
         llama = self.it.script.kind == "llama-server"
         text = body["content"] if llama else body["prompt"]
-        found = self.it.script.tokens or ids_of(text, control=body.get("parse_special", True))
+        found = self.it.script.tokens or self.it.script.encode(text, body.get("parse_special", True))
         more = {} if llama else {"count": len(found), "max_model_len": self.it.script.context, "token_strs": None}
         self.reply(200, {"tokens": found, **more})
 
@@ -216,7 +233,9 @@ class Handler(BaseHTTPRequestHandler):
         thought = script.thought if "messages" in body else ""
         if thought:
             self.event({"choices": [{"index": 0, "delta": {"reasoning_content": thought[:5]}, "finish_reason": None}]})
-        pieces = [answer[at : at + 5] for at in range(0, len(answer), 5)][: body["max_tokens"]]
+        most = None if script.boundless else body["max_tokens"]
+        pieces = [answer[at : at + 5] for at in range(0, len(answer), 5)][:most]
+        self.event({"choices": [self.choice(body, "")]})  # before any text, as vLLM's first one of a chat
         for number, piece in enumerate(pieces):
             if number == script.cut_after:
                 self.close_connection = True
@@ -284,6 +303,7 @@ def usage_of(how: str, prompt: int, cached: int, generated: int) -> dict[str, An
     return {
         "whole": {**whole, "prompt_tokens_details": {"cached_tokens": cached}},
         "bare": {**whole, "prompt_tokens_details": None},
+        "more": {**whole, "completion_tokens": 1_000_000, "prompt_tokens_details": {"cached_tokens": cached}},
         "wrong": {**whole, "prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": prompt}},
         "none": None,
     }[how]

@@ -17,12 +17,12 @@ from orchestrator.engine.messages import (
     TicketTimings,
 )
 from orchestrator.engine.remote.fleet import Served
-from orchestrator.engine.remote.replies import StreamEvent, TokenUsage, cached_of, doubts_of
+from orchestrator.engine.remote.replies import ServerFault, StreamEvent, TokenUsage, cached_of, doubts_of
 from orchestrator.engine.remote.requests import PromptWay
 
 
 class RemoteAnswer:
-    """`notes`: what must be said with it; `begun`: whether some of its text was passed on."""
+    """Of one try of one server. `notes`: what must be said with it; `begun`: whether some of its text was passed on."""
 
     def __init__(self, send: Callable[[Sequence[Any]], None], job: InferenceJob, served: Served, began: float) -> None:
         self.job = job
@@ -38,29 +38,38 @@ class RemoteAnswer:
         self._finish = ""
         self._usage: TokenUsage | None = None
 
-    def take(self, event: StreamEvent) -> None:
+    def take(self, event: StreamEvent) -> bool:
+        """False where the server goes on beyond what it was asked for: the rest is not read."""
         self._finish = event.finish or self._finish
         self._usage = merged(self._usage, event.usage)
         if event.total:
             self._send([PrefillProgress(self.job.ticket, event.done, event.total)])
         if text := self._worded(event):
+            if self._pieces >= (most := max(1, self.job.max_tokens)):  # a piece has a token or more
+                self._finish = "length"
+                self.notes.append(f"the server went on beyond {most:,} tokens, and was not read further")
+                return False
             self._first = self._first or time.monotonic()
             self._pieces += 1
             if self.job.max_tokens:
                 self.begun = True
                 self._said.append(text)
                 self._send([AnswerDelta(self.job.ticket, text, b"")])
+        return True
 
     async def completion(self, prompt: int) -> Completion:
-        """Sends the ids of the whole text before it: a later prompt has them in its place."""
+        """Sends the ids of the whole text before it: a later prompt has them in its place. Without them its text is
+        tokenised again."""
         text, now = "".join(self._said), time.monotonic()
         if text:
-            self._send([AnswerDelta(self.job.ticket, "", (await self._ids(text)).tobytes())])
+            try:
+                self._send([AnswerDelta(self.job.ticket, "", (await self._ids(text)).tobytes())])
+            except ServerFault as fault:  # the answer was said
+                self.notes.append(f"the answer's tokens are not known: {fault}")
         way, usage, kind = self._served.way, self._usage, self._served.model.kind
         doubts = doubts_of(usage, prompt if way is PromptWay.IDS else None, kind)
         cached = cached_of(usage, prompt)
-        told = usage.generated if usage is not None and usage.generated is not None else self._pieces
-        generated = told if self.job.max_tokens else 0
+        generated = self._generated()
         first, total = (self._first or now) - self._began, now - self._began
         speed = max(0, generated - 1) / (total - first) if total > first else 0.0
         ended = Reason.LENGTH if self._finish == "length" else Reason.STOP
@@ -75,6 +84,14 @@ class RemoteAnswer:
             generated,
             timings=TicketTimings(0.0, 1000 * first, 1000 * total, speed),
         )
+
+    def _generated(self) -> int:
+        """Tokens as the server counted them; the pieces that came where it did not, or counted more than it may."""
+        most, told = self.job.max_tokens, self._usage.generated if self._usage is not None else None
+        if most and told is not None and told > most:
+            self.notes.append(f"the server says that it generated {told:,} tokens of at most {most:,}, which cannot be")
+            told = None
+        return min(most, self._pieces if told is None else told)
 
     def _worded(self, event: StreamEvent) -> str:
         """Its text; a thought that the server has set apart goes back between its marks."""

@@ -18,15 +18,18 @@ from orchestrator.engine.messages import InferenceJob, Reason, ServerState
 from orchestrator.engine.model import RemoteSpec
 from orchestrator.engine.remote.metrics import Load, load_of, pressure_of
 from orchestrator.engine.remote.prefixes import SentPrompts
-from orchestrator.engine.remote.replies import ServedModel, ServerFault, ServerKind, StreamEvent
+from orchestrator.engine.remote.replies import ServedModel, ServerFault, ServerKind, StreamEvent, mistake
 from orchestrator.engine.remote.requests import TEMPLATE, PromptWay, Request, request_of
-from orchestrator.engine.remote.routing import Stand, Standing, chosen, next_look
+from orchestrator.engine.remote.routing import Stand, Standing, chosen
 from orchestrator.engine.remote.server import RemoteServer
 from orchestrator.engine.remote.tokens import SAMPLE, MarkedTokens, ModelTokens, ServerTokens, VocabularyTokens
 
 log = logging.getLogger("lorekeep.engine")
 
 AGAIN_S = 2.0  # between two tries to find a first server
+SLOW_S = 2.0  # after which it is told which server is waited for
+LOOKS_S = 5.0  # that a start waits for the first looks at the other servers
+PROBE_S = 120.0  # for one token, behind the queue that a server may have; a child that loads must speak within 600
 PROBE = "a"
 PROBE_JOB = InferenceJob(ticket=0, floor="", tail=b"", owner=0, max_tokens=1)
 T = TypeVar("T")
@@ -55,13 +58,13 @@ class Fleet:
         self._context = context
         self._changed = changed
         self._servers = {url: RemoteServer(url, spec.key) for url in spec.urls}
-        self._stands = {url: Stand() for url in spec.urls}
+        self._stands = {url: Stand(Standing.DOWN, "it has not said yet what it serves") for url in spec.urls}
         self._loads = {url: Load() for url in spec.urls}
         self._kinds: dict[str, ServerKind] = {}
         self.prompts = {url: SentPrompts() for url in spec.urls}
         self._served: Served | None = None
         self._asked = spec.urls[0]  # for tokens
-        self._sooner = asyncio.Event()  # some server is to be looked at before it was due
+        self._sooner = {url: asyncio.Event() for url in spec.urls}  # it is to be looked at before it was due
 
     @property
     def served(self) -> Served:
@@ -90,34 +93,49 @@ class Fleet:
     # -- life
 
     async def begin(self, waits: Callable[[str], None]) -> Served:
-        """Once one of the servers can be used, and the others were looked at. `waits` hears again and again why none can be
-        yet. Raises ServerFault where none ever will as it is."""
-        while self._served is None:
-            faults = []
-            for server in self._servers.values():
-                try:
-                    self._served = await self._first(server)
-                    break
-                except ServerFault as fault:
-                    faults.append(fault)
-            if self._served is None:
-                if all(fault.lasting for fault in faults):
-                    raise faults[0]
-                waits("; ".join(map(str, faults)))
-                await asyncio.sleep(AGAIN_S)
-        await asyncio.gather(*map(self.look, self._servers))  # none gets a prompt before it is known what it serves
-        return self._served
+        """Once one of the servers can be used, and the others were looked at or let that be waited for. `waits` hears again
+        and again why none can be yet. Raises ServerFault where none ever will as it is."""
+        served = await self._found(waits)
+        while served is None:
+            await asyncio.sleep(AGAIN_S)
+            served = await self._found(waits)
+        self._served = served
+        with suppress(TimeoutError):  # who has not answered gets no prompt before it is known what it serves
+            async with asyncio.timeout(LOOKS_S):
+                await asyncio.gather(*map(self.look, self._servers))
+        return served
+
+    async def _found(self, waits: Callable[[str], None]) -> Served | None:
+        """What the first server serves that can be used. Raises ServerFault."""
+        faults = []
+        for url, server in self._servers.items():
+            slow = asyncio.get_running_loop().call_later(SLOW_S, waits, f"{url} has not said yet what it serves")
+            try:
+                served = await self._first(server)
+                self._stands[url] = Stand()
+                return served
+            except ServerFault as fault:
+                faults.append(fault)
+            finally:
+                slow.cancel()
+        if all(fault.lasting for fault in faults):
+            raise faults[0]
+        waits(f"{'; '.join(map(str, faults))}; asked again every {AGAIN_S:.0f} s")
+        return None
 
     async def watch(self) -> None:
-        """Looks at each server when it is due; never returns."""
+        """Looks at each server when it is due, whatever the others take; never returns."""
+        await asyncio.gather(*map(self._watch, self._servers))
+
+    async def _watch(self, url: str) -> None:
         while True:
-            self._sooner.clear()
-            pause = max(0.05, next_look([*self._stands.values()]) - time.monotonic())
-            with suppress(TimeoutError):
+            self._sooner[url].clear()
+            pause = max(0.05, self._stands[url].look_at - time.monotonic())
+            try:
                 async with asyncio.timeout(pause):
-                    await self._sooner.wait()
-            due = [url for url, stand in self._stands.items() if stand.look_at <= time.monotonic()]
-            await asyncio.gather(*map(self.look, due))
+                    await self._sooner[url].wait()
+            except TimeoutError:
+                await self.look(url)
 
     async def close(self) -> None:
         for server in self._servers.values():
@@ -127,6 +145,7 @@ class Fleet:
     # -- one server
 
     async def look(self, url: str) -> None:
+        """How it stands now. Where it came to stand otherwise meanwhile, that is newer than what this look saw."""
         server, before, load = self._servers[url], self._stands[url], Load()
         try:
             if not await server.healthy():
@@ -135,7 +154,12 @@ class Fleet:
                 load = await self._checked(server)
                 stand = before.well(time.monotonic())
         except ServerFault as fault:
-            stand = before.failed(str(fault), time.monotonic())
+            stand = before.failed(str(fault), time.monotonic(), lasting=fault.lasting)
+        except Exception as fault:  # of ours: the looking goes on
+            log.exception("%s was not looked at to the end", url)
+            stand = before.failed(mistake(fault), time.monotonic())
+        if self._stands[url] is not before:
+            return
         self._stand(url, stand)
         if load != self._loads[url]:
             self._loads[url] = load
@@ -145,14 +169,21 @@ class Fleet:
         """It could not answer: it is looked at soon. Of several that it failed at once the first one counts."""
         if self._stands[url].standing is not Standing.DOWN:
             self._stand(url, self._stands[url].failed(str(fault), time.monotonic()))
-            self._sooner.set()
+            self._sooner[url].set()
 
     def other_model(self, url: str, name: str) -> None:
         """Its reply names another model than it was asked for: looked at next, and what it was sent is not counted on."""
         log.warning("%s answered as %s: what it has in its cache is not known any more", url, name)
         self.prompts[url].forget()
         self._stands[url] = replace(self._stands[url], look_at=time.monotonic())
-        self._sooner.set()
+        self._sooner[url].set()
+
+    @property
+    def none_left(self) -> ServerFault:
+        """Why no server is asked."""
+        drained = any(stand.standing is Standing.DRAINED for stand in self._stands.values())
+        why = "; ".join(stand.reason for stand in self._stands.values() if stand.reason)
+        return ServerFault(f"no server can be asked: {why}", Reason.BUSY if drained else Reason.ENGINE)
 
     def choose(self, key: str, tried: Collection[str] = ()) -> str | None:
         return chosen(key, self._stands, tried)
@@ -178,15 +209,18 @@ class Fleet:
         self._kinds[server.url] = model.kind
         if model.id != served.model.id:
             raise ServerFault(
-                f"{server.url} serves {model.id}, and this daemon began with {served.model.id}: restart it to use that"
+                f"{server.url} serves {model.id}, and this daemon began with {served.model.id}: restart it to use that",
+                lasting=True,
             )
         if 0 < model.context < served.context:
             raise ServerFault(
-                f"{server.url} takes {model.context:,} tokens, and {served.context:,} are planned with: restart the daemon"
+                f"{server.url} takes {model.context:,} tokens, and {served.context:,} are planned with: restart the daemon",
+                lasting=True,
             )
         if served.sample and tuple(await server.ids(model, SAMPLE, control=False)) != served.sample:
             raise ServerFault(
-                f"{server.url} has another vocabulary under the name {model.id}: restart the daemon to use it"
+                f"{server.url} has another vocabulary under the name {model.id}: restart the daemon to use it",
+                lasting=True,
             )
         return load_of(await server.metrics(), model.kind)
 
@@ -199,10 +233,8 @@ class Fleet:
         if not context:
             raise ServerFault(f"{server.url} does not tell its context: set model.context", lasting=True)
         file = self._file
-        told = bool(model.template) or file is None
-        template, bos, eos = (
-            (model.template, model.bos, model.eos) if told or file is None else (file.template, file.bos, file.eos)
-        )
+        teller = model if model.template or file is None else file
+        template, bos, eos = teller.template, teller.bos, teller.eos
         tokens, sample = await self._tokens(server, model, template, file)
         way = await self._way(server, model, tokens) if template else PromptWay.CHAT
         if way is PromptWay.CHAT:
@@ -217,8 +249,8 @@ class Fleet:
     async def _tokens(
         self, server: RemoteServer, model: ServedModel, template: str, file: VocabularyTokens | None
     ) -> tuple[ModelTokens, tuple[int, ...]]:
-        """By the server, else by the vocabulary file; and the ids of SAMPLE, where the server gives them. Raises
-        ServerFault."""
+        """By the vocabulary file where the server gives the same ids or none, else by the server; and the ids of SAMPLE,
+        where the server gives them. Raises ServerFault."""
         try:
             sample = tuple(await server.ids(model, SAMPLE, control=False))
         except ServerFault as fault:
@@ -236,18 +268,24 @@ class Fleet:
         )
         self._asked = server.url
         await found.begin()
+        if file is not None:
+            if await sampled(file) == await sampled(found):
+                return file, sample  # without a trip to the server for each text
+            log.warning("%s is not the vocabulary of %s, which is asked for tokens", self._spec.vocabulary, server.url)
         plain = await server.ids(model, PROBE, control=True)
         found.adds_bos = (await server.ids(model, PROBE, control=True, around=True))[: -len(plain)] != []
         return found, sample
 
     async def _way(self, server: RemoteServer, model: ServedModel, tokens: ModelTokens) -> PromptWay:
-        """The best that the server takes: it is asked for one token each way."""
+        """The best that the server takes: it is asked for one token each way. Raises ServerFault."""
         for way, prompt in ((PromptWay.IDS, [*await tokens.ids(PROBE, control=False)]), (PromptWay.TEXT, PROBE)):
+            request = request_of(PROBE_JOB, prompt, model.kind, model.id)
             try:
-                async with aclosing(server.answer(request_of(PROBE_JOB, prompt, model.kind, model.id))) as events:
-                    async for _ in events:
-                        pass
+                async with asyncio.timeout(PROBE_S), aclosing(server.answer(request)) as events:
+                    await anext(events)  # it has taken the prompt; what else it says is not waited for
                 return way
+            except TimeoutError as fault:
+                raise ServerFault(f"{server.url} computed no token of one word in {PROBE_S:.0f} s") from fault
             except ServerFault as fault:
                 if not fault.lasting and fault.reason is not Reason.SAMPLING:
                     raise
@@ -268,3 +306,8 @@ class Fleet:
                 raise
             self._asked = other
             return await work(self._servers[other])
+
+
+async def sampled(tokens: ModelTokens) -> list[list[int]]:
+    """A text as content, and as the template's own."""
+    return [[*await tokens.ids(SAMPLE, control=control)] for control in (False, True)]

@@ -66,16 +66,20 @@ class ServedModel:
 def served_model(reply: Json, wanted: str) -> ServedModel:
     """The model of this id in the reply of /v1/models, or the only one. Raises ServerFault with those that there are."""
     rows = [one for one in listed(reply.get("data")) if isinstance(one, Mapping) and one.get("id")]
-    names = [str(one["id"]) for one in rows]
-    shown = ", ".join(names[:SHOWN_MODELS]) or "none"
+    names = [harmless(str(one["id"])) for one in rows]
+    shown = shortened(", ".join(names[:SHOWN_MODELS]))
+    if not rows:
+        what_to_do = "load one there, or name another server in engine.url"
+        raise ServerFault(f"lists no model at /models: {what_to_do}")  # one may be loaded while it is asked again
     if wanted and wanted not in names:
         raise ServerFault(f"does not serve the model {wanted}; it serves {shown}", lasting=True)
     if not wanted and len({str(one.get("root") or one["id"]) for one in rows}) != 1:
         raise ServerFault(f"serves {len(rows)} models: name one in engine.model ({shown})", lasting=True)
-    row = rows[names.index(wanted) if wanted else 0]
+    at = names.index(wanted) if wanted else 0
+    row = rows[at]
     meta = table(row.get("meta"))
     return ServedModel(
-        str(row["id"]),
+        names[at],
         OWNERS.get(str(row.get("owned_by", "")), ServerKind.OTHER),
         context=whole(row.get("max_model_len")) or whole(meta.get("n_ctx")) or 0,
         parameters=whole(meta.get("n_params")) or 0,
@@ -134,7 +138,7 @@ def event_of(line: str) -> StreamEvent | None:
         text=well_formed(str(first.get("text") or delta.get("content") or "")),
         thought=well_formed(str(delta.get("reasoning_content") or delta.get("reasoning") or "")),
         finish=str(first.get("finish_reason") or ""),
-        model=str(found.get("model") or ""),
+        model=harmless(str(found.get("model") or "")),
         usage=usage_of(found),
         done=whole(progress.get("processed")) or 0,
         total=whole(progress.get("total")) or 0,
@@ -187,7 +191,7 @@ def fault_of(status: int, body: object, retry_after: str = "") -> ServerFault:
     if status in (401, 403):
         return ServerFault(f"refuses the key ({status}): {words}; see engine.key_file", lasting=True)
     if status == 429 or status == 503:
-        again = f"; it says to ask again after {retry_after} s" if retry_after else ""
+        again = f"; it says to ask again after {shortened(retry_after)} s" if retry_after else ""
         return ServerFault(f"takes nothing more for now ({status}): {words}{again}", Reason.BUSY)
     if kind == "exceed_context_size_error" or "context length" in words or "context size" in words:
         return ServerFault(f"finds the prompt too long: {words}", Reason.WINDOW, elsewhere=False)
@@ -198,9 +202,18 @@ def fault_of(status: int, body: object, retry_after: str = "") -> ServerFault:
     return ServerFault(f"failed ({status}): {words}")
 
 
+def mistake(fault: Exception) -> str:
+    return f"a mistake in lore itself: {type(fault).__name__}: {fault}"
+
+
 def shortened(words: str) -> str:
-    line = " ".join(words.split())
+    line = harmless(" ".join(words.split()))
     return line if len(line) <= MOST_WORDS else f"{line[: MOST_WORDS - 1]}…"
+
+
+def harmless(words: str) -> str:
+    """Without characters that drive a terminal, as our log may be one, and without halves of characters."""
+    return words if words.isprintable() else "".join(one if one.isprintable() else "�" for one in words)
 
 
 def table(value: object) -> Json:

@@ -7,11 +7,11 @@ server's end moves its own keys alone, and its return brings them back.
      └──/health says 503──▶ DRAINED ──200──▶ UP          nothing new is sent there; what runs goes on
 
 A server that is down is looked at again after a pause that grows. Where none is up, the first one that is down is tried all
-the same: who asks learns what is wrong now, and not what was.
+the same: who asks learns what is wrong now, and not what was. One that serves another model is never tried.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,12 +28,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Stand:
-    """`failures`: looks in a row that failed; the next is at `look_at`, in seconds of the caller's clock."""
+    """`failures`: looks in a row that failed; the next is at `look_at`, in seconds of the caller's clock. `lasting`: asking
+    it is no help, or would be wrong."""
 
     standing: Standing = Standing.UP
     reason: str = ""
     failures: int = 0
     look_at: float = 0.0
+    lasting: bool = False
 
     def well(self, now: float) -> "Stand":
         return Stand(look_at=now + LOOK_S)
@@ -41,9 +43,9 @@ class Stand:
     def drained(self, now: float) -> "Stand":
         return Stand(Standing.DRAINED, "it takes nothing new (its /health answers 503)", 0, now + FIRST_PAUSE_S * 2)
 
-    def failed(self, reason: str, now: float) -> "Stand":
+    def failed(self, reason: str, now: float, *, lasting: bool = False) -> "Stand":
         pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self.failures, 16))
-        return Stand(Standing.DOWN, reason, self.failures + 1, now + pause)
+        return Stand(Standing.DOWN, reason, self.failures + 1, now + pause, lasting)
 
 
 def ranked(key: str, urls: Collection[str]) -> list[str]:
@@ -53,13 +55,9 @@ def ranked(key: str, urls: Collection[str]) -> list[str]:
 
 def chosen(key: str, stands: Mapping[str, Stand], tried: Collection[str] = ()) -> str | None:
     """The server for a key; None where there is none that was not tried."""
-    left = [url for url in ranked(key, stands) if url not in tried]
+    left = [url for url in ranked(key, stands) if url not in tried and not stands[url].lasting]
     for standing in (Standing.UP, Standing.DOWN) if not tried else (Standing.UP,):
         found = next((url for url in left if stands[url].standing is standing), None)
         if found is not None:
             return found
     return None
-
-
-def next_look(stands: Sequence[Stand]) -> float:
-    return min(one.look_at for one in stands)

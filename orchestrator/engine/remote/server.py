@@ -60,7 +60,11 @@ class RemoteServer:
 
     async def model(self, wanted: str) -> ServedModel:
         """Raises ServerFault."""
-        found = served_model(await self._asked("GET", f"{self.url}/models"), wanted)
+        listed = await self._asked("GET", f"{self.url}/models")
+        try:
+            found = served_model(listed, wanted)
+        except ServerFault as fault:
+            raise self._told(fault) from fault
         if found.kind is not ServerKind.LLAMA:
             return found
         props = await self._asked("GET", f"{self.root}/props")
@@ -199,7 +203,7 @@ def acknowledge(reply: httpx2.Response) -> None:
     """What has come, at once. llama-server writes the head and the body of a reply apart, and each token, with Nagle's
     algorithm: the next is sent when the last is acknowledged, which Linux does after 40 ms by itself."""
     opened = reply.extensions["network_stream"].get_extra_info("socket")
-    if opened is not None:  # TLS over TLS has none
+    if opened is not None:
         with suppress(OSError):  # the server has gone
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 

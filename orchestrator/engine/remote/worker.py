@@ -17,6 +17,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from orchestrator.engine.embedding.port import Embed, EmbedFailed
@@ -59,7 +60,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.model import EngineSpec, ModelInfo
 from orchestrator.engine.remote.answer import RemoteAnswer
 from orchestrator.engine.remote.fleet import Fleet, Served
-from orchestrator.engine.remote.replies import ServerFault
+from orchestrator.engine.remote.replies import ServerFault, mistake
 from orchestrator.engine.remote.requests import Prompt, PromptWay, SentMessage, parts_of, request_of, unsupported
 
 log = logging.getLogger("lorekeep.engine")
@@ -262,9 +263,9 @@ class RemoteWorker:
         self._states[job.ticket] = state_of(job, len(prompt) // 4)
         self._publish()
         ids = bytes_to_ids(prompt)
-        answer = RemoteAnswer(self._send, job, served, began)
         self._send([Admitted(job.ticket, len(ids), parts(len(ids), len(ids)), 0.0)])
-        url = await self._asked(answer, await self._prompt(ids), key_of(floor, job.floor))
+        tries = partial(RemoteAnswer, self._send, job, served, began)
+        url, answer = await self._asked(tries, await self._prompt(ids), key_of(floor, job.floor))
         self._fleet.prompts[url].sent(prompt)
         return self._counted(await answer.completion(len(ids)))
 
@@ -277,15 +278,17 @@ class RemoteWorker:
             return await served.tokens.text(ids)
         return tuple([SentMessage(role, await served.tokens.text(part)) for role, part in parts_of(ids)])
 
-    async def _asked(self, answer: RemoteAnswer, prompt: Prompt, key: str) -> str:
-        """Streams the answer; the server that gave it. One that fails before the first text has another try elsewhere."""
+    async def _asked(self, tries: Callable[[], RemoteAnswer], prompt: Prompt, key: str) -> tuple[str, RemoteAnswer]:
+        """Streams the answer; with the server that gave it. One that fails before the first text has another try elsewhere,
+        of which the first one leaves nothing."""
         tried: list[str] = []
-        fault = ServerFault("no server takes anything new", Reason.BUSY)
+        fault = self._fleet.none_left
         while len(tried) < 2 and (url := self._fleet.choose(key, tried)) is not None:
             tried.append(url)
+            answer = tries()
             try:
                 await self._streamed(answer, prompt, url)
-                return url
+                return url, answer
             except ServerFault as found:
                 fault = found
                 if found.elsewhere and found.reason is not Reason.BUSY:  # one that is busy keeps its codices
@@ -304,7 +307,8 @@ class RemoteWorker:
                     told = True
                     answer.notes.append(f"the server answered as {event.model}, and {model.id} was asked for")
                     self._fleet.other_model(url, event.model)
-                answer.take(event)
+                if not answer.take(event):
+                    break
 
     # -- figures
 
@@ -333,10 +337,6 @@ class RemoteWorker:
                 )
             ]
         )
-
-
-def mistake(fault: Exception) -> str:
-    return f"a mistake in lore itself: {type(fault).__name__}: {fault}"
 
 
 def parts(cached: int, tokens: int) -> tuple[Reuse, ...]:

@@ -48,9 +48,10 @@ def test_adapters_of_one_model_are_one_model_and_of_others_one_must_be_named():
 
 
 @pytest.mark.parametrize("data", [[], None, 5, {"id": "qwen"}, "qwen", [["qwen"]]])
-def test_no_model_at_all_is_a_fault(data):
-    with pytest.raises(ServerFault, match="none"):
+def test_no_model_at_all_is_waited_for_and_what_to_do_is_said(data):
+    with pytest.raises(ServerFault, match="lists no model at /models: load one there") as fault:
         served_model({"data": data}, "")
+    assert not fault.value.lasting
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,15 @@ def test_each_status_has_a_meaning(status, body, reason, lasting, elsewhere):
 
 def test_what_a_server_says_is_shortened():
     assert len(str(fault_of(500, {"error": {"message": "x" * 10_000}}))) < 400
+
+
+def test_what_a_server_says_drives_no_terminal():
+    red = "\x1b[31m"
+    assert str(fault_of(500, {"error": {"message": f"{red}no\x9b2J \u202eon"}})) == "failed (500): �[31mno�2J �on"
+    assert "\x1b" not in str(fault_of(429, "slow", f"7{red}"))
+    assert served_model({"data": [{"id": f"qwen{red}\ud800"}]}, "").id == "qwen�[31m�"
+    event = event_of('data: {"choices": [], "model": "\\u001b]0;title"}')
+    assert event is not None and event.model == "�]0;title"
 
 
 def test_what_cannot_be_counted_is_not_told():

@@ -44,6 +44,11 @@ def test_where_none_is_up_one_that_is_down_is_tried_but_not_as_a_second_one():
     assert chosen("key", stands, ["b"]) is None
 
 
+def test_a_server_with_another_model_is_asked_nothing_though_no_other_one_is_up():
+    stands = {"a": Stand().failed("another model", 0.0, lasting=True), "b": Stand(Standing.DRAINED)}
+    assert chosen("key", stands) is None
+
+
 def test_a_server_that_is_down_is_looked_at_less_and_less_often():
     stand, pauses = Stand(), []
     for _ in range(12):
