@@ -87,6 +87,25 @@ class ArchiveError(CodexError):
     """The archive cannot do what was asked because of the world."""
 
 
+class ArchiveOutOfReach(ArchiveError):
+    """What is stored stays as it is, and cannot be read or written now: whoever tries again later may."""
+
+
+class ArchiveAway(ArchiveOutOfReach):
+    """The object storage cannot be reached, or refuses."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"the archive at {place} cannot be reached: {why}; nothing is lost: try again when it is back")
+
+
+class ArchiveHeld(ArchiveOutOfReach):
+    """Another one may write to the archive of a codex. `until`: seconds since 1970; 0 where this one never may."""
+
+    def __init__(self, codex: str, place: str, why: str, until: float = 0.0) -> None:
+        super().__init__(f"the archive of {codex!r} at {place} {why}; it is read as it is")
+        self.until = until
+
+
 class ArchiveDamaged(ArchiveError):
     """What was stored for a codex cannot be read; it has been set aside and must be indexed again."""
 

@@ -31,7 +31,15 @@ from typing import Protocol, TypeVar
 from codex.catalog.catalog import Catalog
 from codex.catalog.generations import Codex, FileEntry, Generation
 from codex.documents import Document
-from codex.errors import GitError, LoadCancelled, NameTaken, SourceError, UnknownGeneration
+from codex.errors import (
+    ArchiveHeld,
+    ArchiveOutOfReach,
+    GitError,
+    LoadCancelled,
+    NameTaken,
+    SourceError,
+    UnknownGeneration,
+)
 from codex.following.amendments import Amendment, AmendmentWriter, ChangedDefinitions, new_entries
 from codex.following.comparing import Differences, Glance, differences, held_in
 from codex.ingest import Ingest, IngestResult
@@ -112,7 +120,8 @@ class Indexer(Protocol):
     ) -> None:
         """Replace what is held of each document's path; forget `removed`. `progress(n)`: n more documents are done.
 
-        `documents` is read once, in order, and is never wholly in memory. May raise CodexError.
+        `documents` is read once, in order, and is never wholly in memory. May raise CodexError; ArchiveHeld, here or in
+        `held`, ends no load, and ArchiveOutOfReach no following of the disk: what differs is then left to a later one.
         """
 
     def drop(self, codex: str) -> None:
@@ -227,7 +236,8 @@ class Library:
         with self._locked(job, asked=False), gc_pause():
             with closing(self._open(job)) as tree:
                 entries, state = self._ingest(job).store_tree(name, tree).entries, tree.state()
-            self._bring_index_up_to(job, entries)
+            with suppress(ArchiveOutOfReach):  # who keeps the archive in order completes it later
+                self._bring_index_up_to(job, entries)
             log = self.catalog.amendments(name, base.number)
             limit = self.settings.amendments.whole_file_tokens
             writer = AmendmentWriter(self.catalog.document_by_digest, count, changed_definitions, limit)
@@ -339,7 +349,8 @@ class Library:
                 raise SourceError(_nothing_in(job.source, taken))
             entries = self._in_order(job.name, taken, tree)
             taken = replace(taken, candidates=())  # of 100,000 files 40 MB, which indexing does not need
-            self._bring_index_up_to(job, entries)
+            with suppress(ArchiveHeld):  # it is read as another one has it
+                self._bring_index_up_to(job, entries)
             return self._freeze(job, tree.state(), entries, taken), taken.read
 
     def _bring_index_up_to(self, job: _Job, entries: Sequence[FileEntry]) -> None:

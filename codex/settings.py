@@ -3,6 +3,7 @@
 A part receives its own slice, never the whole and never the environment.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 KIB = 1024
@@ -56,6 +57,18 @@ class WatchSettings:
     longest_hold_s: float = 60.0  # git's index.lock may be left behind by a git that was killed
     poll_s: float = 10.0  # when inotify has no watches left
     reconcile_s: float = 600.0  # events can be lost silently: compare with the disk this often
+
+
+@dataclass(frozen=True)
+class RemoteArchive:
+    """An archive on object storage. `options` are LanceDB's storage options, keys among them; `holder` names who writes."""
+
+    uri: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    writes: bool = True
+    holder: str = ""
+    lease_s: float = 600.0  # since a write, in which nobody else writes: longer than anybody pauses between two edits
+    timeout_s: float = 10.0  # of one request
 
 
 @dataclass(frozen=True)

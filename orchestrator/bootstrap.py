@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from codex.archive.archive import Archive
+from codex.archive.remote import Remote
 from codex.catalog.databases import SqliteBytesCache
 from codex.catalog.tokens import TokenStore
 from codex.library import Library
@@ -61,11 +62,13 @@ from orchestrator.relevance.gate import GateRules
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
+from orchestrator.settings.archive import remote_archive
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.settings.relevance import gate_rules
 from orchestrator.waking import AwaitedModel
 from orchestrator.wire.places import VERSION
+from orchestrator.wire.status import ArchivePlace
 
 if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer
@@ -94,7 +97,7 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
     return Program(
         answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
         texts=texts_of(settings, host, codices, model_ready),
-        about=about_of(paths, host, plugins, codices, gate),
+        about=about_of(paths, host, plugins, codices, gate, storage.archive),
         library=storage.library,
         states=storage.states,
         loads=codices.loads,
@@ -159,7 +162,7 @@ class Storage:
 
 def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry) -> Storage:
     """Raises CodexError and LoreError for a database that cannot be used."""
-    archive = Archive(paths.archive)
+    archive = Archive(paths.archive, remote_archive(settings, paths.archive))
     meaning = Meaning(settings.embedding, host.embedding, host.client, archive, paths.vectors)
     indexer = ArchiveIndexer(archive, meaning.filling.wanted, meaning.filling.forget)
     tokens = TokenStore(paths.cache / "tokens.sqlite3")
@@ -212,7 +215,8 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     successors = Successors(residents, floors.questions)
     lifecycle = CodexLifecycle(residents, successors, library, identities, floors, states, loads.far)
     watchers = CodexWatchers(library, library.settings.watch, lifecycle.changed, on=settings.codex.watch)
-    upkeep = ArchiveUpkeep(library, storage.archive, residents.disk, storage.meaning.filling.wanted)
+    wanted, left = storage.meaning.filling.wanted, storage.indexer.left
+    upkeep = ArchiveUpkeep(library, storage.archive, residents.disk, wanted, left)
     freshness = FreshnessGauge(library, lifecycle, states, upkeep, watchers, loads.unseen, loads.failed)
     reports = CodexReports(host.client, floors, freshness)
     machine, client = host.machine, host.client
@@ -250,6 +254,7 @@ def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
         (freshness.unseen, meaning.filling.unseen) if meaning.model.file else (freshness.unseen,),
         codices.upkeep.begin,
         freshness.outdated,
+        None if storage.archive.remote is None else storage.archive.remote.given,
     )
 
 
@@ -367,7 +372,16 @@ def answerer_of(
     return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
 
 
-def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate) -> About:
+def archive_place(remote: Remote | None) -> ArchivePlace | None:
+    """As it was when it was last asked."""
+    if remote is None:
+        return None
+    return ArchivePlace(uri=remote.uri, writes=remote.given.writes, fault=remote.away)
+
+
+def about_of(
+    paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate, archive: Archive
+) -> About:
     return About(
         host.model,
         host.machine,
@@ -383,6 +397,7 @@ def about_of(paths: Paths, host: Host, plugins: PluginFaults, codices: CodexPart
         plugins.words,
         gate.fault,
         host.key.source if host.key else "off",
+        partial(archive_place, archive.remote),
     )
 
 

@@ -20,6 +20,7 @@ from orchestrator.plugins import installed, refuse_absent
 from orchestrator.relevance.configuration import FILE
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.settings import LoadedSettings, Paths
+from orchestrator.settings.archive import remote_archive
 from orchestrator.settings.identity import refuse_unknown
 from orchestrator.settings.model import Settings
 from orchestrator.settings.relevance import gate_rules
@@ -63,6 +64,8 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
         yield "engine.key_file", partial(remote_of, settings, os.environ)
     elif (settings.model.path or DEFAULT) not in not_made(paths, embeds=False):
         yield "model.path", partial(model_of, settings, paths)
+    if settings.archive.uri:
+        yield "archive.key_file", partial(remote_archive, settings, paths.archive)
     if settings.identity.default:
         yield "identity.default", partial(refuse_unknown, settings.identity.default, paths.identities)
     plugins = installed(settings.prompt)

@@ -76,8 +76,8 @@ ConfigurationDirectory=lorekeep
 @dataclass(frozen=True)
 class Unit:
     """What differs between installations. `writable` are the folders a user's daemon writes to; systemd makes the
-    system's. `tcp`: whether it listens on the network too; `servers`: the hosts of the engine's servers, which it speaks
-    to. `environment`: variables that its manager may not have.
+    system's. `tcp`: whether it listens on the network too; `servers`: the hosts of the engine's servers and of the
+    archive's object storage, which it speaks to. `environment`: variables that its manager may not have.
     `encrypt`: where the key of what it keeps is; of `credential`, `key_file` is the one that systemd-creds encrypted."""
 
     executable: Path

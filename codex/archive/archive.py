@@ -9,6 +9,7 @@ Contract, which `tests/contracts/test_archive.py` also holds the tests' archive 
 * State. `held` alone tells what is indexed: digest by path. A lost or damaged index holds nothing, so a caller that
   compares `held` with the catalog builds it again.
 * Errors. `ArchiveDamaged`: the stored data cannot be read; it has been moved aside, and `held` is empty.
+  `ArchiveOutOfReach`: on object storage, that cannot be asked or is another one's to write; nothing of it has changed.
   `ArchiveError`: every other fault of the machine (disk full, no permission). An unknown codex is empty, not an error.
 
 One LanceDB database (a folder) per codex, with two tables: `chunks`, and `files` for whole files. Both have one full-text
@@ -18,6 +19,9 @@ of words as `codex.words.query_words` gives them.
 The folder's name has the version of the stored format. A folder of another version is removed; `held` is then empty, and
 the codex is indexed again from the catalog. A batch is one commit of `chunks`, which is what a search sees, then one of
 `files`. `held` believes a file only where both agree on its digest, so a process killed between the two loses nothing.
+
+With a `RemoteArchive` the databases are on object storage (`codex.archive.remote`) and others read them: nothing there is
+removed or moved aside, and one holds a lease while it writes.
 
 The archive finds and reads. `codex.searching.search` ranks.
 """
@@ -34,10 +38,12 @@ from codex.archive.folders import Folders
 from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, short_message
 from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
 from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch, ReadChunks, Tables
+from codex.archive.remote import Remote
 from codex.catalog.databases import SqliteBytesCache
 from codex.documents import Document
-from codex.errors import ArchiveDamaged, ArchiveError
+from codex.errors import ArchiveAway, ArchiveDamaged, ArchiveError
 from codex.process_memory import give_back
+from codex.settings import RemoteArchive
 
 _SCHEMA = 6
 _FLAT_ROWS = 2_000  # not yet in the index: scanning so many costs a search about 10 ms
@@ -48,10 +54,13 @@ _WARM = ("return",)  # any word: the first query opens the index
 class Archive:
     """An archive under a folder of its own. Cheap to make: LanceDB is imported at the first use."""
 
-    def __init__(self, root: Path) -> None:
-        self._folders = Folders(root, f"{_SCHEMA}.{PREPARE_VERSION}")
+    def __init__(self, root: Path, remote: RemoteArchive | None = None) -> None:
+        version = f"{_SCHEMA}.{PREPARE_VERSION}"
+        self._folders = Folders(root, version)
+        self.remote = None if remote is None else Remote(remote, root / "remote", version)
+        self._versions: dict[str, int] = {}  # on object storage: of the chunks, as they were last seen
         self._remembered = SqliteBytesCache(root / "prepared.sqlite3")
-        self._session = LanceSession()
+        self._session = self._new_session()
         self._open: dict[str, Tables] = {}
         self._defined: dict[str, Definitions] = {}
         self._read: dict[str, ReadChunks] = {}
@@ -64,6 +73,8 @@ class Archive:
         """Digest by path of what is searchable; empty for a codex it does not know or whose index was lost."""
         try:
             with self._reading(codex) as opened:
+                if opened is not None and self.remote is not None:
+                    tables.latest(opened)
                 return {} if opened is None else queries.held(opened)
         except ArchiveDamaged:
             return {}
@@ -87,15 +98,17 @@ class Archive:
         latest = list({document.path: document for document in documents}.values())
         prepared = prepare(latest, self._remembered)
         with self._writing, self._translated(codex):
-            opened = self._opened(codex) or (self._create(codex) if prepared else None)
-            if opened is None:
+            opened = self._opened(codex)
+            if opened is None and not prepared:
                 return 0
+            self._may_write(codex, opened)
+            opened = opened or self._create(codex)
             gone = [*removed, *(one.path for one in prepared)]
             tables.write(opened.chunks, tables.chunk_rows(prepared), gone)
             self._redefine(codex, prepared, gone)
             self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)
-            tables.note_versions(self._folders.of(codex), opened)
+            self._note(codex, opened)
         return sum(len(one.chunks) for one in prepared)
 
     def index(
@@ -126,12 +139,13 @@ class Archive:
         with self._writing, self._translated(codex):
             opened = self._opened(codex)
             if opened is not None:
+                self._may_write(codex, opened)
                 for table in (opened.chunks, opened.files):
                     give_back()  # what writing and the fold before have freed would lie beside what this one takes
                     tables.fold(table)
                 give_back()
                 opened.fill_caches()
-                tables.note_versions(self._folders.of(codex), opened)
+                self._note(codex, opened)
 
     def warm(self, codex: str) -> None:
         """Reads beforehand what the first search would wait for; raises what a search would raise."""
@@ -143,10 +157,11 @@ class Archive:
         self.file_matches(codex, _WARM, 1)
 
     def drop(self, codex: str) -> None:
-        """Forgets the codex and frees its room; no error when it is not known."""
+        """Forgets the codex and frees its room; no error when it is not known. What is on object storage stays."""
         with self._writing:
             self._forget(codex)
-            self._folders.remove(codex)
+            if self.remote is None:
+                self._folders.remove(codex)
 
     # -- finding and reading ---------------------------------------------------------------------------------------
 
@@ -206,9 +221,10 @@ class Archive:
         with self._reading(codex) as opened:
             if opened is None:
                 return {}
-            with self._writing:  # only where vectors are made does anybody look chunks up by digest
-                if tables.ensure_look_up(opened.chunks, "chunk_digest"):
-                    tables.note_versions(self._folders.of(codex), opened)
+            if self.remote is None or self.remote.holds(codex):
+                with self._writing:  # only where vectors are made does anybody look chunks up by digest
+                    if tables.ensure_look_up(opened.chunks, "chunk_digest"):
+                        self._note(codex, opened)
             return queries.by_digest(opened.chunks)
 
     def holding(self, codex: str, digests: Sequence[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
@@ -227,7 +243,7 @@ class Archive:
         """Renames a codex's folder so that nothing finds it again; returns where it now is."""
         with self._writing:
             self._forget(codex)
-            return self._folders.set_aside(codex)
+            return self._folders.set_aside(codex) if self.remote is None else None
 
     def close(self) -> None:
         """Lets go of all files; the next call opens them again. Nobody may be reading."""
@@ -237,8 +253,13 @@ class Archive:
             self._open.clear()
             self._defined.clear()
             self._read.clear()
-            self._session = LanceSession()
+            if self.remote is not None:
+                self.remote.give_back()
+            self._session = self._new_session()
             self._remembered.close()
+
+    def _new_session(self) -> LanceSession:
+        return LanceSession() if self.remote is None else LanceSession(self.remote.options)
 
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
@@ -254,13 +275,52 @@ class Archive:
             return cached
         with self._writing:
             if codex not in self._open:
-                folder = self._folders.of(codex)
-                if not folder.is_dir():
+                opened = self._found(codex) if self.remote is None else self._found_there(codex, self.remote)
+                if opened is None:
                     return None
-                self._open[codex] = tables.open_tables(folder, self._session)
+                self._open[codex] = opened
             return self._open[codex]
 
+    def _found(self, codex: str) -> Tables | None:
+        folder = self._folders.of(codex)
+        return tables.open_tables(folder, self._session) if folder.is_dir() else None
+
+    def _found_there(self, codex: str, remote: Remote) -> Tables | None:
+        if not remote.exists(codex):
+            return None
+        return tables.open_shared(remote.of(codex), remote.noted(codex), self._session)
+
+    def _may_write(self, codex: str, opened: Tables | None) -> None:
+        """On object storage one at a time may. Raises ArchiveOutOfReach."""
+        if self.remote is None:
+            return
+        self.remote.check()
+        if self.remote.take(codex) and opened is not None:
+            tables.latest(opened)
+            tables.ensure_indexes(opened)
+            self._notice(codex, opened)
+
+    def _note(self, codex: str, opened: Tables) -> None:
+        """What this one wrote is the newest there is."""
+        if self.remote is None:
+            tables.note_versions(self._folders.of(codex), opened)
+        else:
+            self._versions[codex] = opened.chunks.version
+
+    def _notice(self, codex: str, opened: Tables) -> None:
+        """What others wrote makes stale what was derived from the chunks."""
+        version = opened.chunks.version
+        if self._versions.get(codex, version) != version:
+            self._revisions[codex] += 1
+            self._defined.pop(codex, None)
+            self._read.pop(codex, None)
+        self._versions[codex] = version
+
     def _create(self, codex: str) -> Tables:
+        if self.remote is not None:
+            place, noted = self.remote.of(codex), self.remote.noted(codex)
+            self._open[codex] = tables.create_shared(place, noted, self._session)
+            return self._open[codex]  # what it defines is read: another one may have made it meanwhile
         folder = self._folders.make(codex)
         try:
             self._open[codex] = tables.create_tables(folder, self._session)
@@ -298,10 +358,14 @@ class Archive:
     def _reading(self, codex: str) -> Iterator[Tables | None]:
         """The open tables, None of a codex that is not known; the mark is in the folder meanwhile. Errors as ours."""
         with self._translated(codex):
+            if self.remote is not None:
+                self.remote.check()
             opened = self._opened(codex)
             if opened is None:
                 yield None
                 return
+            if self.remote is not None:
+                self._notice(codex, opened)
             with opened.mark.reading():
                 yield opened
 
@@ -312,6 +376,11 @@ class Archive:
             with panics_as_errors():
                 yield
         except LANCE_ERRORS as error:
+            if self.remote is not None:
+                fault = self.remote.fault(codex, error)
+                if not isinstance(fault, ArchiveAway):
+                    self._forget(codex)
+                raise fault from None  # the words of a server may quote a key
             if is_of_the_disk(error):
                 raise ArchiveError(
                     f"{self._folders.of(codex)}, the archive of {codex!r}, cannot be written: "

@@ -26,12 +26,12 @@ class Folders:
 
     def of(self, codex: str) -> Path:
         """Where it lies, or would."""
-        return self._root / f"{_stem(codex)}.v{self._version}"
+        return self._root / f"{stem(codex)}.v{self._version}"
 
     def make(self, codex: str) -> Path:
         """A new folder; those of other versions are gone, what was set aside stays. Raises OSError."""
         folder = self.of(codex)
-        for other in self._root.glob(f"{_stem(codex)}.v*"):
+        for other in self._root.glob(f"{stem(codex)}.v*"):
             if not other.name.endswith(_ASIDE):
                 shutil.rmtree(other, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
@@ -57,7 +57,7 @@ class Folders:
         return target
 
     def _aside(self, codex: str) -> list[Path]:
-        return list(self._root.glob(f"{_stem(codex)}.v*{_ASIDE}"))
+        return list(self._root.glob(f"{stem(codex)}.v*{_ASIDE}"))
 
 
 def beyond(most: int, aside: Iterable[tuple[float, int, Path]]) -> list[Path]:
@@ -67,7 +67,7 @@ def beyond(most: int, aside: Iterable[tuple[float, int, Path]]) -> list[Path]:
     return [folder for (_, _, folder), size in zip(others, held, strict=True) if size > most]
 
 
-def _stem(codex: str) -> str:
+def stem(codex: str) -> str:
     """What the names of a codex's folders begin with: safe on any disk, and no other codex's."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", codex)[:40]
     return f"{safe}-{hashlib.sha256(codex.encode()).hexdigest()[:10]}"

@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec, module_from_spec
@@ -48,14 +48,19 @@ _SOUND = 100  # reads after which what ended before is forgotten: opening alone 
 class LanceSession:
     """Connections that share caches of bounded size; nothing is imported before the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
         self._caches: Any = None
+        self._options = options  # of object storage
 
-    def connect(self, folder: Path) -> Any:
-        """The database of a folder."""
+    def connect(self, place: Path | str, seen_after: timedelta | None = None) -> Any:
+        """The database of a folder or of a place on object storage; `seen_after`: when what others write is seen, else
+        never."""
         if self._caches is None:
             self._caches = lancedb().Session(_INDEX_CACHE, _METADATA_CACHE)
-        return lancedb().connect(folder, session=self._caches)
+        options = None if self._options is None else dict(self._options)
+        return lancedb().connect(
+            place, session=self._caches, storage_options=options, read_consistency_interval=seen_after
+        )
 
 
 def lancedb() -> Any:

@@ -5,6 +5,7 @@ Knows LanceDB and Arrow, and no folders, locks or codices. Raises what LanceDB r
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,37 @@ from codex.archive.substring_index import sketch
 _STRINGS = ("id", "path", "digest", "text", "words", "chunk_digest", "card")
 _FILE_STRINGS = ("id", "path", "digest", "words")
 _NEWEST = "newest.json"
+SEEN_AFTER = timedelta(seconds=60)  # what others write: names are read anew with each change seen, some megabytes
 
 
 def create_tables(folder: Path, session: LanceSession) -> Tables:
     """New empty tables in a folder that exists."""
+    return Tables(*_created(session.connect(folder), began=False), ReadingMark(folder))
+
+
+def create_shared(place: str, noted: Path, session: LanceSession) -> Tables:
+    """New empty tables on object storage; those are kept that one who was killed has made."""
+    return Tables(*_created(session.connect(place, SEEN_AFTER), began=True), ReadingMark(noted))
+
+
+def open_shared(place: str, noted: Path, session: LanceSession) -> Tables:
+    """The tables on object storage. Nothing is written: that they have their indexes is up to who writes.
+
+    Raises ValueError for tables that are damaged.
+    """
+    database = session.connect(place, SEEN_AFTER)
+    return _opened(database, ReadingMark(noted))
+
+
+def _created(database: Any, *, began: bool) -> tuple[Any, Any]:
     import pyarrow as pa
 
     chunks = pa.schema([*(pa.field(name, pa.string()) for name in _STRINGS), pa.field("start", pa.int32())])
     files = pa.schema([*(pa.field(name, pa.string()) for name in _FILE_STRINGS), pa.field("sketch", pa.binary())])
-    database = session.connect(folder)
-    made = database.create_table("chunks", schema=chunks), database.create_table("files", schema=files)
-    return Tables(*made, ReadingMark(folder))
+    return (
+        database.create_table("chunks", schema=chunks, exist_ok=began),
+        database.create_table("files", schema=files, exist_ok=began),
+    )
 
 
 def open_tables(folder: Path, session: LanceSession) -> Tables:
@@ -38,14 +59,29 @@ def open_tables(folder: Path, session: LanceSession) -> Tables:
     if mark.left_behind():
         raise ValueError("processes ended while they read it")
     with mark.reading():
-        database = session.connect(folder)
-        opened = Tables(database.open_table("chunks"), database.open_table("files"), mark)
-        check_columns(opened.chunks, ("card", "words"))
-        check_columns(opened.files, ("digest", "words", "sketch"))
+        opened = _opened(session.connect(folder), mark)
         _check_versions(folder, opened)
-        ensure_index(opened.chunks)
-        ensure_index(opened.files)
+        ensure_indexes(opened)
     return opened
+
+
+def _opened(database: Any, mark: ReadingMark) -> Tables:
+    opened = Tables(database.open_table("chunks"), database.open_table("files"), mark)
+    check_columns(opened.chunks, ("card", "words"))
+    check_columns(opened.files, ("digest", "words", "sketch"))
+    return opened
+
+
+def latest(opened: Tables) -> None:
+    """What anybody has written is seen from now on."""
+    opened.chunks.checkout_latest()
+    opened.files.checkout_latest()
+
+
+def ensure_indexes(opened: Tables) -> None:
+    """Makes those that whoever wrote the tables was killed before."""
+    ensure_index(opened.chunks)
+    ensure_index(opened.files)
 
 
 def note_versions(folder: Path, opened: Tables) -> None:

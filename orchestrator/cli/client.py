@@ -69,6 +69,14 @@ class Daemon:
         """The answer's JSON. Raises Failure."""
         return answer_of(self.request(method, route, body))
 
+    def archive_place(self) -> str:
+        """The object storage that the daemon's archive is on; '' for a folder, and where it cannot be told."""
+        try:
+            place = self.call("GET", "/v1/status").get("archive")
+        except Failure:
+            return ""
+        return str(place["uri"]) if place else ""
+
     def send(self, route: str, raw: bytes) -> Any:
         """The answer to bytes as they are. Raises Failure."""
         return answer_of(self.request("POST", route, raw))

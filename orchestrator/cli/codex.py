@@ -240,15 +240,24 @@ def drop(
     """Forgets a codex. The directory is not touched, and memories stay without --memories."""
     daemon, route = Daemon(socket), f"/v1/codices/{route_part(name)}"
     if not memories:
-        done(daemon.call("DELETE", route), f"dropped {name}", as_json=as_json)
+        done(daemon.call("DELETE", route), f"dropped {name}{stays_there(daemon)}", as_json=as_json)
         return
     mine = daemon.call("GET", f"/v1/memories?{urlencode({'codex': name})}")["memories"]
     told = plural(len(mine), "memory", "memories")
     if mine:
         insist(f"drop {name} and delete {told} of it for good?", yes=yes)
     report = daemon.call("DELETE", f"{route}?memories=1")
-    done(
-        report, f"dropped {name}, and {plural(report.get('memories', 0), 'memory', 'memories')} of it", as_json=as_json
+    gone = plural(report.get("memories", 0), "memory", "memories")
+    done(report, f"dropped {name}, and {gone} of it{stays_there(daemon)}", as_json=as_json)
+
+
+def stays_there(daemon: Daemon) -> str:
+    """What a drop leaves on object storage, which others read; '' where the archive is in a folder."""
+    place = daemon.archive_place()
+    return (
+        f"; its archive at {place} stays, others may read it: delete it there with the storage's own tools"
+        if place
+        else ""
     )
 
 

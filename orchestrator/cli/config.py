@@ -60,7 +60,8 @@ def check(config: given.Config = None, as_json: given.Json = False, socket: give
         found = [asdict(fault) for fault in faults]
         result_json({"ok": not faults, "files": files, "set": dict(loaded.origins), "faults": found})
     elif not faults:
-        note(f"good: {len(loaded.origins)} set, in {', '.join(files) or 'no file'}")
+        where = f"; the archive is at {uri}" if (uri := loaded.settings.archive.uri) else ""
+        note(f"good: {len(loaded.origins)} set, in {', '.join(files) or 'no file'}{where}")
     else:
         for fault in faults:
             where = f"{fault.origin}: " if fault.origin else ""

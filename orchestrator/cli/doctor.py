@@ -97,6 +97,7 @@ def all_checks(socket: str | None) -> list[Check]:
         folders(chosen),
         room(chosen),
         stores(),
+        *archive_place(chosen),
         encryption(chosen),
         plugins(broken),
         relevance(chosen),
@@ -227,6 +228,22 @@ def stores() -> Check:
     return Check("databases", True, "conversations and codices pass their check, as far as they are not encrypted")
 
 
+def archive_place(chosen: "Settings | None") -> Iterator[Check]:
+    """Nothing of one in the daemon's own folder. The object storage is asked by the daemon alone, which tells of it."""
+    from orchestrator.errors import LoreError
+    from orchestrator.settings.archive import remote_archive
+
+    if chosen is None or not chosen.archive.uri:
+        return
+    try:
+        remote_archive(chosen, local.paths().archive)
+    except LoreError as fault:
+        yield Check("archive", False, fault.message, fault.hint)
+        return
+    may = "this daemon writes to it while nobody else does" if chosen.archive.writes else "this daemon only reads it"
+    yield Check("archive", True, f"{chosen.archive.uri}: {may}; memories, conversations and vectors stay here")
+
+
 def encryption(chosen: "Settings | None") -> Check:
     """The daemon alone has the key: files are asked what they are, not what they hold."""
     from orchestrator.reports.doctor import sealed_and_plain
@@ -296,7 +313,7 @@ def running_daemon(socket: str | None, known: Sequence[str]) -> list[Check]:
     version = str(report.get("version", "unknown"))
     runs = checked("daemon", version == VERSION, f"version {version} runs{other_version(version)}", RESTART)
     told = [plugins(failing)] if failing else []
-    return [runs, *told, *faults_of(report), archives(report["codices"])]
+    return [runs, *told, *faults_of(report), archives(report["codices"], report.get("archive"))]
 
 
 def other_version(version: str) -> str:
@@ -324,13 +341,18 @@ def faults_of(report: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("pools", False, detail, "report it, with the lines of the daemon's log that hold 'given up'")
 
 
-def archives(codices: list[dict[str, Any]]) -> Check:
-    """An archive without a chunk finds nothing, though its codex has files."""
+def archives(codices: list[dict[str, Any]], place: Mapping[str, Any] | None = None) -> Check:
+    """An archive without a chunk finds nothing, though its codex has files. `place`: their object storage."""
+    there = f", at {place['uri']}" if place else ""
+    if place and place["fault"]:
+        detail = f"{place['uri']} cannot be reached: {place['fault']}"
+        return Check("archives", False, detail, "see archive.* of lore config show; the daemon asks again by itself")
     empty = [one["name"] for one in codices if one.get("files") and one.get("indexed_chunks") == 0]
     if empty:
         return Check("archives", False, f"nothing is indexed of {', '.join(empty)}", f"lore codex reload {empty[0]}")
     counted = sum(one.get("indexed_chunks") or 0 for one in codices)
-    return Check("archives", True, f"{counted:,} chunks of {plural(len(codices), 'codex', 'codices')} can be searched")
+    held = f"{counted:,} chunks of {plural(len(codices), 'codex', 'codices')} can be searched"
+    return Check("archives", True, f"{held}{there}")
 
 
 # ---- the model that is configured ------------------------------------------------------------------------------------

@@ -45,7 +45,9 @@ def purge(
     # The cache first: files go on a disk without room, while a database needs some to delete.
     in_order = sorted(chosen, key=lambda name: name != "cache")
     purged = [deleted(daemon, name) for name in in_order]
-    done({"purged": purged}, f"deleted {listed(*map(words, purged))}; {STAY}", as_json=as_json)
+    place = daemon.archive_place()
+    there = f"; so does the archive at {place}" if place else ""
+    done({"purged": purged}, f"deleted {listed(*map(words, purged))}; {STAY}{there}", as_json=as_json)
 
 
 def deleted(daemon: Daemon, name: str) -> Report:

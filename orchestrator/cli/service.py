@@ -21,6 +21,7 @@ from orchestrator.wire import faults
 
 if TYPE_CHECKING:
     from orchestrator.settings import Paths
+    from orchestrator.settings.model import Settings
     from orchestrator.systemd import Unit, UnitPlace
 
 app = typer.Typer(no_args_is_help=True, help="The daemon as a service of systemd.")
@@ -91,8 +92,10 @@ def set_up(*, user: bool, may_ask: bool, as_json: bool = False) -> None:
     files, complaints = changed(systemd.install, user=user, as_json=as_json)
     for file in files:
         note(f"wrote {file}")
-    if words := reached(local.settings().settings.engine.url):
-        note(words)
+    settings = local.settings().settings
+    for words in (reached(settings.engine.url), reached_archive(settings)):
+        if words:
+            note(words)
     complete(complaints, "the units are written, but not all else worked")
     if user:
         keep_running(may_ask=may_ask)
@@ -113,7 +116,22 @@ def reached(urls: Sequence[str]) -> str:
         return (
             f"the unit has the network, because {listed(*names)} in engine.url is a name: an address bounds it; {again}"
         )
-    return f"the unit may speak to {listed(*hosts)} (engine.url) and to no other address; {again}"
+    return f"the unit may speak to {listed(*hosts)} (engine.url); to no other address but those named here; {again}"
+
+
+def reached_archive(settings: "Settings") -> str:
+    """What the unit may speak to because of archive.uri; '' where the archive is in a folder."""
+    from orchestrator.settings.archive import host_of
+    from orchestrator.systemd import is_address
+
+    host = host_of(settings)
+    if not host:
+        return ""
+    keys = "" if settings.archive.key_file else "; it has no variables of this shell: name the keys in archive.key_file"
+    again = f"install again when archive.uri or its endpoint changes{keys}"
+    if is_address(host):
+        return f"the unit may speak to {host} (archive.uri); {again}"
+    return f"the unit has the network, because {host} (archive.uri) is a name: an address bounds it; {again}"
 
 
 def keep_running(*, may_ask: bool) -> None:
@@ -217,6 +235,7 @@ def changed(
 ) -> tuple[list[str], list[str]]:
     """The units' files, and what systemd could not be told of an action on this installation's units. With `as_json` both
     are printed, and the command ends. Raises Failure."""
+    from orchestrator.settings.archive import host_of
     from orchestrator.systemd import KEY_FILE, Unit, carried, place_of
 
     paths, place, settings = local.paths(), place_of(os.environ, user=user), local.settings().settings
@@ -229,7 +248,7 @@ def changed(
         carried(os.environ, paths, user=user),
         settings.security.encrypt,
         paths_of(user=user).config / KEY_FILE,
-        [str(urlsplit(url).hostname) for url in settings.engine.url],
+        [*(str(urlsplit(url).hostname) for url in settings.engine.url), *filter(None, [host_of(settings)])],
     )
     try:
         complaints = action(unit, place)

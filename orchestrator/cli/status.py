@@ -48,6 +48,7 @@ def short_page(now: Report, columns: int | None = None, *, full: bool = True) ->
         *model_facts(now["model"]),
         *(engine_facts(now["engine"], now["queue"]) if is_busy_or_ill(now) else server_facts(now["engine"])),
         *embedding_faults(now.get("embedding")),
+        *archive_facts(now.get("archive"), short=True),
         *memory_facts(now["governor"], short=True),
     ]
     lines = [codex_lines(codex, now, columns, full=full) for codex in now["codices"]]
@@ -60,6 +61,7 @@ def whole_page(now: Report) -> str:
         *model_facts(now["model"]),
         *engine_facts(now["engine"], now["queue"]),
         *embedding_facts(now.get("embedding")),
+        *archive_facts(now.get("archive")),
         ("encryption", f"by the key of {key}" if (key := now.get("encrypted", "off")) != "off" else ""),
         *memory_facts(now["governor"]),
         *sensor_facts(now["governor"].get("sensors")),
@@ -253,6 +255,14 @@ def embedding_faults(embedding: Report | None) -> Iterator[tuple[str, str]]:
         yield "embedding", f"none: {embedding['fault']}" if embedding["fault"] else ""
         yield "embedding", embedding.get("resting") or ""
         yield "embedding", embedding.get("notice") or ""
+
+
+def archive_facts(archive: Report | None, *, short: bool = False) -> Iterator[tuple[str, str]]:
+    """Nothing of one in the daemon's own folder; with `short` nothing of one that is well."""
+    if archive and archive["fault"]:
+        yield "archive", f"{archive['uri']} cannot be reached: {archive['fault']}"
+    elif archive and not short:
+        yield "archive", archive["uri"] if archive["writes"] else f"{archive['uri']}, read only"
 
 
 def planned(embedding: Report) -> str:

@@ -11,24 +11,29 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event
 
 from codex.archive.archive import Archive
 from codex.catalog.generations import FileEntry
 from codex.documents import Document
-from codex.errors import ArchiveDamaged, CodexError
+from codex.errors import ArchiveAway, ArchiveDamaged, ArchiveHeld, ArchiveOutOfReach, CodexError
 from codex.following.amendments import effective
 from codex.library import Library
 from codex.searching.neighbourhood import Neighbourhoods
 from codex.searching.search import Search, as_held
 from codex.searching.search import SearchResult as Chunks
+from codex.settings import RemoteArchive
 from codex.words import asked
 from formatters.context import Evidence
 from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.wire.replies import SearchHit, SearchReply
 
 log = logging.getLogger("lorekeep.codices")
+
+AGAIN_S = 15.0  # how often what was out of reach is tried again
+SELDOM = 40  # as many times less often, where this one never writes: comparing reads the paths of all chunks
 
 
 @dataclass
@@ -48,7 +53,8 @@ class _Work:
 class ArchiveUpkeep:
     """At most one task for each codex. `disk` is held while an archive is compared and written, as loads hold it.
 
-    `in_order` is called with the name of each codex whose archive is in order.
+    `in_order` is called with the name of each codex whose archive is in order. `left`: the codices whose archive was out of
+    reach of somebody who had to write to it, and why.
     """
 
     def __init__(
@@ -57,12 +63,15 @@ class ArchiveUpkeep:
         archive: Archive,
         disk: Callable[[str], asyncio.Lock],
         in_order: Callable[[str], None] = lambda name: None,  # noqa: ARG005
+        left: dict[str, ArchiveOutOfReach] | None = None,
     ) -> None:
         self._library = library
         self._archive = archive
         self._disk = disk
         self._in_order = in_order
+        self._left = {} if left is None else left
         self._work: dict[str, _Work] = {}
+        self._trying: asyncio.Task[None] | None = None
         self._stopping = Event()
 
     def begin(self, name: str, *, doubted: bool = True) -> None:
@@ -75,10 +84,14 @@ class ArchiveUpkeep:
         work.wanted, work.doubted = True, work.doubted or doubted
         if work.task is None or work.task.done():
             work.task = asyncio.create_task(self._keep_in_order(name, work), name=f"archive of {name}")
+        if self._archive.remote is not None and self._trying is None:
+            self._trying = asyncio.create_task(self._try_again(), name="archives out of reach")
 
     def unseen(self, name: str) -> str:
         """What a search of this codex may not see now, in words; '' when it sees all."""
-        work = self._work.get(name)
+        work, left = self._work.get(name), self._left.get(name)
+        if left is not None and (work is None or not work.fault):
+            return f"the archive of {name} is not complete: {left}"
         if work is None:
             return ""
         if work.fault:
@@ -97,10 +110,14 @@ class ArchiveUpkeep:
     def forget(self, name: str) -> None:
         """What happened to its archive is past: the codex was loaded anew, or dropped."""
         self._work.pop(name, None)
+        self._left.pop(name, None)
 
     async def stop(self) -> None:
         self._stopping.set()
         tasks = [work.task for work in self._work.values() if work.task is not None]
+        if self._trying is not None:
+            self._trying.cancel()
+            tasks.append(self._trying)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep_in_order(self, name: str, work: _Work) -> None:
@@ -108,16 +125,30 @@ class ArchiveUpkeep:
             await self._put_in_order_once(name, work)
         work.doubted = False
 
+    async def _try_again(self) -> None:
+        """What was out of reach may be within reach by now."""
+        rounds = 0
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            rounds += 1
+            for name, fault in list(self._left.items()):
+                if is_due(fault, time.time(), rounds):
+                    self.begin(name, doubted=False)
+
     async def _put_in_order_once(self, name: str, work: _Work) -> None:
         try:
             async with self._disk(name):
                 work.wanted = False
                 await asyncio.to_thread(self._put_in_order, name, work)
             work.fault = ""
+            self._left.pop(name, None)
             self._in_order(name)
         except CodexError as fault:
+            if isinstance(fault, ArchiveOutOfReach):
+                self._left[name] = fault
+            if work.fault != str(fault):  # it is tried again and again
+                log.warning("the archive of %s is not in order: %s", name, fault)
             work.fault = str(fault)
-            log.warning("the archive of %s is not in order: %s", name, fault)
         finally:
             work.done = work.total = 0
 
@@ -154,6 +185,13 @@ class ArchiveUpkeep:
             yield document
 
 
+def is_due(fault: ArchiveOutOfReach, now: float, rounds: int) -> bool:
+    """Whether to try again: one that was away each time, one that is written by another when that may have ended."""
+    if not isinstance(fault, ArchiveHeld):
+        return True
+    return now > fault.until if fault.until else rounds % SELDOM == 0
+
+
 def plural(files: int) -> str:
     return "1 file" if files == 1 else f"{files:,} files"
 
@@ -167,7 +205,8 @@ class ArchiveSearch:
     """Searches in a worker thread: the event loop goes on streaming meanwhile. `digests` gives those of these files that
     the codex answers from, and `read` one of them by path and digest. Each of `unseen` says in words what a search of a
     codex may not see now, '' when it sees all; `damaged` hears of an archive that was found so; `outdated` says, in a
-    worker thread, what of these files is otherwise on disk."""
+    worker thread, what of these files is otherwise on disk. `remote`: a search there takes as long as one request may, and
+    no longer: who asks is told, and LanceDB tries on in its thread until it gives up."""
 
     search_in: Search
     near: Neighbourhoods
@@ -176,6 +215,7 @@ class ArchiveSearch:
     unseen: Sequence[Callable[[str], str]] = ()
     damaged: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     outdated: Callable[[str, Sequence[str]], str] = field(default=lambda codex, paths: "")  # noqa: ARG005
+    remote: RemoteArchive | None = None
 
     async def search(self, query: str, codex: str, n: int, *, graph: bool = False) -> FoundPassages:
         """Passages for evidence; with `graph` some of the neighbourhood behind them, at most `n` of both.
@@ -215,10 +255,13 @@ class ArchiveSearch:
         """What was found, and what could not be seen when it began or ended."""
         before = self._unseen(codex)
         try:
-            found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
+            async with asyncio.timeout(self.remote.timeout_s if self.remote else None):
+                found, outdated = await asyncio.to_thread(self._found, query, codex, n, graph, beside)
         except ArchiveDamaged:
             self.damaged(codex)
             raise
+        except TimeoutError:
+            raise ArchiveAway(self.remote.uri if self.remote else "", "it does not answer in time") from None
         unseen = before or self._unseen(codex)
         return found, (*found.notices, *(notice for notice in (unseen, outdated) if notice))
 
@@ -245,19 +288,24 @@ class ArchiveIndexer:
     """The archive as the library's index. Its progress is the library's.
 
     `changed` hears of a codex whose chunks are others now, `dropped` of one that is gone; in the thread that did it.
+    `left`: why what had to be written to an archive was not, where it was out of reach.
     """
 
     archive: Archive
     changed: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
     dropped: Callable[[str], None] = field(default=lambda codex: None)  # noqa: ARG005
+    left: dict[str, ArchiveOutOfReach] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
 
     def held(self, codex: str) -> Mapping[str, str]:
-        return self.archive.held(codex)
+        with self._noting(codex):
+            return self.archive.held(codex)
 
     def index(
         self, codex: str, documents: Iterable[Document], removed: Sequence[str], progress: Callable[[int], None]
     ) -> None:
-        self.archive.index(codex, documents, removed, progress)
+        with self._noting(codex):
+            self.archive.index(codex, documents, removed, progress)
         self.changed(codex)
 
     def drop(self, codex: str) -> None:
@@ -265,4 +313,15 @@ class ArchiveIndexer:
         self.dropped(codex)
 
     def chunks(self, codex: str) -> int:
-        return self.archive.count(codex)
+        """How many there are, or were when that could last be asked."""
+        with suppress(ArchiveOutOfReach):
+            self.counted[codex] = self.archive.count(codex)
+        return self.counted.get(codex, 0)
+
+    @contextmanager
+    def _noting(self, codex: str) -> Iterator[None]:
+        try:
+            yield
+        except ArchiveOutOfReach as fault:
+            self.left[codex] = fault
+            raise

@@ -30,6 +30,7 @@ from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import KeySource
 from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, LoadReport, ModelReport, ModelRow
 from orchestrator.wire.status import (
+    ArchivePlace,
     AwayEvent,
     AwayReport,
     BranchReport,
@@ -69,7 +70,8 @@ LOOK_S = EVENT_CLOCK_S / 10  # that a look may be old
 class About:
     """`folder` is where models lie; `prefill` tells what is computed by the name of its floor; `loads` the last load of
     each codex; `losses` what types of KV change, as measured; `plugins` gives those that could not be used; `gate_fault`:
-    why the rules of relevance could not be; `encrypt`: where the key of what is kept is."""
+    why the rules of relevance could not be; `encrypt`: where the key of what is kept is; `archive`: the object storage that
+    the archive is on, without asking it."""
 
     model: ModelFile
     machine: Machine
@@ -85,6 +87,7 @@ class About:
     plugins: Callable[[], tuple[str, ...]]
     gate_fault: str = ""
     encrypt: KeySource = "off"
+    archive: Callable[[], ArchivePlace | None] = lambda: None
     looks: "SharedLooks" = field(default_factory=lambda: SharedLooks())
 
     def status(self, codices: Sequence[CodexReport], sessions: int, embedding: EmbeddingModel) -> StatusReply:
@@ -102,6 +105,7 @@ class About:
             relevance=self.gate_fault,
             encrypted=self.encrypt,
             embedding=embedding,
+            archive=self.archive(),
             paused=self.away(),
         )
 

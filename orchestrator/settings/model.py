@@ -14,6 +14,7 @@ from codex.settings import (
     AmendmentSettings,
     IngestSettings,
     LibrarySettings,
+    RemoteArchive,
     SecretSettings,
     WalkSettings,
     WatchSettings,
@@ -39,6 +40,8 @@ KvType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "
 SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
+SECRET = re.compile(r"key|secret|token|password|credential|sas\b")  # in the name of a storage option: its value is one
+KEYS_BY_NAME = ("aws_sse_kms_key_id", "aws_sse_bucket_key_enabled")  # names of keys, which are no secrets
 Phrases = tuple[str, ...]
 
 
@@ -434,6 +437,52 @@ class StorageSettings(Slice):
     )
 
 
+class ArchiveTable(Slice):
+    """Where the archive is that codices are searched in."""
+
+    uri: str = Field(
+        "", description='object storage that several machines read, "s3://BUCKET/PREFIX"; empty: a folder of the daemon'
+    )
+    options: tuple[str, ...] = Field(
+        (),
+        description='LanceDB\'s storage options, as in ["region=eu-central-1", "endpoint=https://HOST"]; no keys: those '
+        "are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in archive.key_file",
+    )
+    key_file: str = Field(
+        "", description="a file with lines NAME=VALUE: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
+    )
+    writes: bool = Field(True, description="write to it; false: read what others write there")
+    lease: Seconds = Field(
+        RemoteArchive.lease_s, ge=10, le=86_400, description="since a write, how long nobody else writes to that codex"
+    )
+    timeout: Seconds = Field(
+        RemoteArchive.timeout_s, ge=1, le=600, description="longest time of one request, and of a search there"
+    )
+
+    @field_validator("uri")
+    @classmethod
+    def on_object_storage(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme != "s3" or not parts.hostname or not value.isprintable() or " " in value):
+            raise ValueError("is no place on object storage; write it like s3://BUCKET/PREFIX")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ValueError("holds a key or a query; write the place alone, and the keys in archive.key_file")
+        return value.rstrip("/")
+
+    @field_validator("options")
+    @classmethod
+    def without_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            name, found, given = one.partition("=")
+            if not found or not name.strip() or not given.strip():
+                raise ValueError("holds what is no option; write each like region=eu-central-1")
+            if name.strip().lower() not in KEYS_BY_NAME and SECRET.search(name.lower()):
+                raise ValueError("holds a key; keys are in the environment, or in archive.key_file")
+            if "@" in urlsplit(given).netloc:
+                raise ValueError("holds a password in a URL; keys are in the environment, or in archive.key_file")
+        return tuple(f"{name.strip().lower()}={given.strip()}" for name, _, given in (o.partition("=") for o in value))
+
+
 class TraceSettings(Slice):
     """How long what the model saw and said is kept. Whichever is reached first."""
 
@@ -529,6 +578,7 @@ class Settings(Slice):
     prompt: PromptTable = PromptTable()
     identity: IdentityTable = IdentityTable()
     storage: StorageSettings = StorageSettings()
+    archive: ArchiveTable = ArchiveTable()
     traces: TraceSettings = TraceSettings()
     memory: MemoryTable = MemoryTable()
     security: SecuritySettings = SecuritySettings()

@@ -197,6 +197,14 @@ class AwayReport(ReplyShape):
     gone: bool = Field(description="the engine's process has ended: none of the memory is ours")
 
 
+class ArchivePlace(ReplyShape):
+    """The object storage that the archive is on."""
+
+    uri: str = Field(description="archive.uri")
+    writes: bool = Field(description="whether this daemon may write to it, while nobody else does")
+    fault: str = Field("", description="why it could not be reached when it was last asked; empty: it could")
+
+
 class StatusReply(ReplyShape):
     """One page about now."""
 
@@ -211,6 +219,7 @@ class StatusReply(ReplyShape):
     relevance: str = Field("", description="why every context node is fetched for every turn; empty: the gate decides")
     encrypted: KeySource = Field("off", description="where the key of what is kept on disk is; off: it is plain")
     embedding: EmbeddingModel = Field(description="the model that embeds")
+    archive: ArchivePlace | None = Field(None, description="where the archive is; none: a folder of the daemon's")
     paused: AwayReport | None = Field(None, description="why the model is out of the memory")
 
 
