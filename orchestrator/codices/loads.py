@@ -67,6 +67,8 @@ from orchestrator.wire.requests import LoadBody
 
 T = TypeVar("T")
 
+# Twenty at once held all threads that answers need as well, which are six on two cores: an answer took 5 to 12 s.
+AT_ONCE = 2
 log = logging.getLogger("lorekeep.codices")
 
 
@@ -144,7 +146,7 @@ class CodexLoader:
     async def _loaded(self, wanted: LoadSpec, request: LoadBody, load: "RunningLoad") -> CodexState:
         """Raises LoreError; LoadCancelled wherever it finds that it was."""
         name = load.name
-        async with load.holding(self.residents.disk(name)):
+        async with load.holding(self.residents.disk(name)), load.holding(self.loads.turns):
             if wanted.sent:
                 await asyncio.to_thread(self.library.sent.accept, name)
             await load.in_thread(self._read(wanted, load))
@@ -152,7 +154,8 @@ class CodexLoader:
         watch = False if wanted.sent else request.watch
         await asyncio.to_thread(self.store.wish, name, request.tier, watch)
         await load.unless_cancelled(self._model(load))
-        state = await self._built(name, request.tier, load)
+        async with load.holding(self.loads.turns):
+            state = await self._built(name, request.tier, load)
         load.check()
         self.watchers.follow(name, (await asyncio.to_thread(self.store.wishes, name)).watch)
         if request.wait:
@@ -399,7 +402,7 @@ class RunningLoad:
             await asyncio.wait({job})
 
     @asynccontextmanager
-    async def holding(self, lock: asyncio.Lock) -> AsyncGenerator[None]:
+    async def holding(self, lock: asyncio.Lock | asyncio.Semaphore) -> AsyncGenerator[None]:
         """Holds a lock that others may hold for long. Raises LoadCancelled when a person cancels the load first."""
         turn = asyncio.ensure_future(lock.acquire())
         try:
@@ -474,9 +477,11 @@ class RunningLoad:
 
 
 class Loads:
-    """All of them, by the codex's name or, while that is not known, by its path."""
+    """All of them, by the codex's name or, while that is not known, by its path. Who reads, indexes or counts has one of
+    the `turns`."""
 
     def __init__(self) -> None:
+        self.turns = asyncio.Semaphore(AT_ONCE)
         self._last: dict[str, RunningLoad] = {}
         self._begun = 0
         self._dropped: set[str] = set()  # they are being dropped

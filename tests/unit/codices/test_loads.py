@@ -6,7 +6,7 @@ import pytest
 
 from codex.errors import LoadCancelled
 from codex.progress import progress_at
-from orchestrator.codices.loads import ALLOWED, Loads, LoadState, RunningLoad
+from orchestrator.codices.loads import ALLOWED, AT_ONCE, Loads, LoadState, RunningLoad
 from orchestrator.errors import Conflict, LoreError, NotFound, translated
 from orchestrator.wire.replies import LoadReport
 
@@ -29,6 +29,28 @@ async def test_events_reach_whoever_watches_and_the_end_is_the_end():
     assert await seen(loads.begin("a", work)) == [{"event": "loaded"}]
     assert loads.failed("a") == ""
     assert loads.find("a") is None
+
+
+async def test_so_many_work_at_once_and_one_that_is_cancelled_in_line_takes_no_turn():
+    going, at_work, most = asyncio.Event(), set(), []
+
+    async def work(load):
+        async with load.holding(loads.turns):
+            at_work.add(load.name)
+            most.append(len(at_work))
+            await going.wait()
+            at_work.discard(load.name)
+
+    loads = Loads()
+    running = [loads.begin(name, work) for name in "abcdef"]
+    watching = [asyncio.ensure_future(seen(load)) for load in running]
+    await asyncio.sleep(0)
+    await loads.find("c").cancel()
+    going.set()
+    await asyncio.gather(*watching)
+    assert max(most) == AT_ONCE
+    assert len(most) == len(running) - 1
+    assert not loads.turns.locked()
 
 
 async def test_a_fault_is_told_and_remembered_until_the_next_load():
