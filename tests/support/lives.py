@@ -44,7 +44,8 @@ def leaked(before: Counter[str]) -> Counter[str]:
 
 
 def corrupt(chance: random.Random, folder: Path) -> None:
-    """A flipped byte in one file, which may be cut in half too, emptied, or hold what another one held."""
+    """A flipped byte in one file, which may be cut in half too, emptied, or hold what another one held; none gets longer,
+    as the store would count it by its length before."""
     files = sorted(folder.glob("*.kv"))
     if not files:
         return
@@ -52,7 +53,7 @@ def corrupt(chance: random.Random, folder: Path) -> None:
     with suppress(FileNotFoundError):  # files are deleted beside what the life does
         data = bytearray(path.read_bytes()) or bytearray(b"?")
         data[chance.randrange(len(data))] ^= 1 + chance.randrange(255)
-        path.write_bytes(chance.choice([data, data[: len(data) // 2], b"", other.read_bytes()]))
+        path.write_bytes(chance.choice([data, data[: len(data) // 2], b"", other.read_bytes()[: len(data)]]))
 
 
 def step(life: object, chance: random.Random, weights: dict[str, int], done: Counter[str]) -> None:
