@@ -24,7 +24,7 @@ from codex.archive.lance import LANCE_ERRORS, LanceSession, lancedb, panics_as_e
 from codex.errors import ArchiveAway, ArchiveError, ArchiveHeld
 from codex.settings import RemoteArchive
 
-_ASK_S = 3.0  # at most, for the question whether it is there
+_ASKED = 0.3  # of the time of a request: as long may the question take whether it is there
 _BELIEVED_S = 5.0  # an answer to it, good or bad
 _LEASE = "lease"
 _CODE = re.compile(r"<Code>([A-Za-z]{3,60})</Code>")
@@ -83,10 +83,11 @@ class Remote:
         self._local = local
         self._version = version
         self._clock = clock
+        self.ask_s = max(1.0, _ASKED * given.timeout_s)
         seconds = f"{given.timeout_s:.0f}s"
         usual = {
             "timeout": seconds,
-            "connect_timeout": f"{min(_ASK_S, given.timeout_s):.0f}s",
+            "connect_timeout": f"{self.ask_s:.0f}s",
             "client_max_retries": "2",
             "client_retry_timeout": f"{given.timeout_s:.0f}",
             "download_retry_count": "2",
@@ -129,7 +130,7 @@ class Remote:
         import asyncio
 
         async def asked() -> None:
-            async with asyncio.timeout(_ASK_S):
+            async with asyncio.timeout(self.ask_s):
                 once = {**self.options, "client_max_retries": "0"}
                 database = await lancedb().connect_async(self.uri, storage_options=once)
                 await database.list_tables(limit=1)

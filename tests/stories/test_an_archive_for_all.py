@@ -28,14 +28,14 @@ def config_of(storage, folder, **archive):
 
 @pytest.fixture(scope="module")
 def writer(models, storage, tmp_path_factory):
-    with living(models, config_of(storage, tmp_path_factory.mktemp("writer"), timeout=2)) as daemon:
+    with living(models, config_of(storage, tmp_path_factory.mktemp("writer"), timeout=20)) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--tier", "map", "--wait").returncode == 0
         yield daemon
 
 
 @pytest.fixture(scope="module")
 def reader(models, storage, writer, tmp_path_factory):
-    config = config_of(storage, tmp_path_factory.mktemp("reader"), timeout=2, writes="false")
+    config = config_of(storage, tmp_path_factory.mktemp("reader"), timeout=20, writes="false")
     with living(models, config) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
@@ -67,7 +67,7 @@ def test_while_the_storage_is_lost_questions_are_answered_with_a_notice_and_noth
     try:
         asked = writer.lore("ask", "Where is zebra opened?", "-c", "vaults", "--json", "--strategy", "RAG")
         searched = writer.lore("search", "walrus", "-c", "vaults")
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 90
         answered = json.loads(asked.stdout)
         assert asked.returncode == 0 and answered["answer"]
         assert any(f"{INDEX} cannot be reached" in action for action in answered["lore"]["governor"]["actions"]), asked

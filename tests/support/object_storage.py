@@ -34,7 +34,8 @@ class ObjectStorage:
 
     def archive(self, holder: str, **given: object) -> RemoteArchive:
         """What one machine knows of the archive of all."""
-        return RemoteArchive(f"s3://{BUCKET}/index", {**self.options, **KEYS}, holder=holder, **given)
+        patient = {"timeout_s": 60.0, **given}  # a crowded machine is no storage that is away
+        return RemoteArchive(f"s3://{BUCKET}/index", {**self.options, **KEYS}, holder=holder, **patient)
 
     def is_lost(self) -> None:
         """It answers nobody from now on; connections are taken, as by a machine that hangs."""

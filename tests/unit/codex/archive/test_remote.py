@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support.object_storage import KEYS, ObjectStorage, object_storage
 
-from codex.archive import remote
 from codex.archive.archive import Archive
 from codex.archive.remote import why_away
 from codex.documents import Document, digest_of
@@ -117,8 +116,8 @@ def test_what_another_writes_is_seen_once_it_is_looked_for(machines, codex, monk
     reader.close()
 
 
-def test_a_storage_that_is_away_is_an_error_within_seconds_and_answers_when_it_is_back(machines, codex, storage):
-    one, other = machines
+def test_a_storage_that_is_away_is_an_error_within_seconds_and_answers_when_it_is_back(codex, storage, tmp_path):
+    machines = one, other = [Archive(tmp_path / name, storage.archive(name, timeout_s=10.0)) for name in ("one", "two")]
     one.replace(codex, documents(TEXTS))
     assert paths(other, codex, "header") == ["a.py"]
     storage.is_lost()
@@ -129,13 +128,15 @@ def test_a_storage_that_is_away_is_an_error_within_seconds_and_answers_when_it_i
             archive.matches(codex, ["header"], 5)
         with pytest.raises(ArchiveAway):
             archive.replace(codex, (), ["a.py"])
-        assert time.monotonic() - began < 2 * remote._ASK_S
+        assert time.monotonic() - began < 2 * archive.remote.ask_s
     storage.is_back()
     for archive in machines:
         asked_anew(archive)
     assert paths(other, codex, "header") == ["a.py"]
     one.replace(codex, (), ["a.py"])
     assert list(one.held(codex)) == ["b.py"]
+    for archive in machines:
+        archive.close()
 
 
 def test_a_load_that_loses_the_storage_ends_and_the_next_one_goes_on(storage, codex, tmp_path):
@@ -143,7 +144,7 @@ def test_a_load_that_loses_the_storage_ends_and_the_next_one_goes_on(storage, co
     folder.mkdir()
     for number in range(700):  # two batches and more
         (folder / f"m{number}.py").write_text(f"value_{number} = {number}\n")
-    archive = Archive(tmp_path / "archive", storage.archive("loader", timeout_s=1.0))
+    archive = Archive(tmp_path / "archive", storage.archive("loader", timeout_s=3.0))
     library = Library(tmp_path / "data", indexer=archive)
 
     def report(progress: object) -> None:
@@ -154,7 +155,7 @@ def test_a_load_that_loses_the_storage_ends_and_the_next_one_goes_on(storage, co
     began = time.monotonic()
     with pytest.raises(ArchiveAway, match="nothing is lost"):
         library.load(spec, report)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 100
     storage.is_back()
     asked_anew(archive)
     before = len(archive.held(codex))
