@@ -133,6 +133,7 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a reply is written in parts, and each would wait 40 ms for the one before
 
     def setup(self) -> None:
         super().setup()

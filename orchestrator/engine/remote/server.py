@@ -5,9 +5,8 @@ The key goes into one header and into no message.
 """
 
 import json
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -132,7 +131,6 @@ class RemoteServer:
         held = b""
         try:
             async for part in reply.aiter_bytes():
-                acknowledge(reply)
                 *lines, held = (held + part).split(b"\n")
                 for line in lines:
                     yield line.decode("utf-8", "replace")
@@ -166,7 +164,6 @@ class RemoteServer:
         content = None if body is None else well_formed(json.dumps(body, ensure_ascii=False)).encode()
         try:
             async with self._http.stream(method, url, content=content, headers=JSON, timeout=timeout) as reply:
-                acknowledge(reply)
                 yield reply
         except httpx2.InvalidURL as error:
             raise ServerFault(f"{url} is no URL: {error}", lasting=True) from error
@@ -197,15 +194,6 @@ class RemoteServer:
 
 
 PROPS = {"template": "chat_template", "bos": "bos_token", "eos": "eos_token"}
-
-
-def acknowledge(reply: httpx2.Response) -> None:
-    """What has come, at once. llama-server writes the head and the body of a reply apart, and each token, with Nagle's
-    algorithm: the next is sent when the last is acknowledged, which Linux does after 40 ms by itself."""
-    opened = reply.extensions["network_stream"].get_extra_info("socket")
-    if opened is not None:
-        with suppress(OSError):  # the server has gone
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def words_of(error: Exception) -> str:
