@@ -157,6 +157,8 @@ def test_who_waits_for_a_server_that_was_never_there_is_told_so_and_how_to_stop(
         daemon.process = daemon.launch((), {})
         try:
             until(daemon.socket.exists)
+            with over_socket(daemon) as http:
+                until(lambda: "cannot be reached" in http.get("/readyz").json()["detail"])  # the child has tried it
             waiting = [begun(daemon, *one) for one in (("ask", "x"), ("plan", "x"), ("load", folder, "--wait"))]
             for command in waiting:
                 told = command.stderr.readline()
