@@ -29,6 +29,7 @@ import cases_coverage  # noqa: E402
 import cases_daemon  # noqa: E402
 import cases_engine  # noqa: E402
 import cases_floor  # noqa: E402
+import cases_limits  # noqa: E402
 import cases_load  # noqa: E402
 import cases_meaning  # noqa: E402
 import cases_memory  # noqa: E402
@@ -140,6 +141,7 @@ def chosen(
         else {
             **cases_daemon.cases(),
             **cases_load.cases(),
+            **cases_limits.cases(),
             **cases_page.cases(),
             **cases_parts.cases(),
             **cases_relevance.cases(),

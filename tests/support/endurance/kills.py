@@ -156,9 +156,10 @@ class Killing:
         as_first_version(path)
         process = self.daemon.launch((), {})
         threading.Event().wait(self.chance.random() * CHANCE_S)
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it leads no group yet
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.wait(PATIENCE_S)
 
     def giving_way(self) -> None:
         reply(self.daemon, "/v1/pause", {"why": "endurance"})

@@ -1,0 +1,283 @@
+"""How much at once: many codices, sessions, loads, touched files, checkouts to and fro. Answers stay right meanwhile.
+
+A question is asked again and again while something goes on, on one daemon with the quoting model; its time is held against
+the same question's before that began. What other programs take of the machine meanwhile is in both.
+"""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import httpx2
+import psutil
+from cases_daemon import client, load
+from cases_engine import Bench
+from private_daemon import PrivateDaemon, private_daemon
+from report import Row, at_most
+
+CODES = {"zebra": "4815162", "walrus": "9273645"}
+LEAST_ASKED = 20  # questions of a median
+MOST_S = 60.0  # of files that are touched, and of checkouts
+SLOWER = 2.0  # times their quiet time
+MEMORY = 2 << 30  # bytes of daemon and engine
+DISK = 1 << 30
+PATIENCE_S = 300.0
+
+
+def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
+    return {
+        "limits, 40 codices": codices,
+        "limits, 300 sessions": sessions,
+        "limits, 20 loads at once": loads,
+        "limits, a branch to and fro": branches,
+        "limits, 10,000 touched files": touched,
+        "limits, a million chunks": chunks,
+    }
+
+
+def codices(bench: Bench) -> Iterator[Row]:
+    """One after another; then each is asked its own code."""
+    case = "40 codices"
+    with limits(bench) as asking:
+        with asking.meanwhile():
+            for number in range(40):
+                load(
+                    asking.daemon,
+                    vaults(asking.folder / f"more{number}", {"heron": f"{number + 5_000_000}"}),
+                    f"more{number}",
+                )
+        wrong = sum(not asking.right(f"more{number}", "heron", f"{number + 5_000_000}") for number in range(40))
+        yield at_most(case, "of 40 asked afterwards, each its own code: wrong", wrong, 0, "")
+        yield from asking.figures(case)
+
+
+def sessions(bench: Bench) -> Iterator[Row]:
+    """A turn each, twice: the second goes on from the first."""
+    case = "300 sessions"
+    with limits(bench) as asking:
+        with asking.meanwhile():
+            wrong = sum(
+                not asking.right("vaults", "walrus", CODES["walrus"], session=f"talk-{number % 300}")
+                for number in range(600)
+            )
+        yield at_most(case, "of 600 turns in them: wrong", wrong, 0, "")
+        yield from asking.figures(case)
+
+
+def loads(bench: Bench) -> Iterator[Row]:
+    """Of 20 codices with 200 files each."""
+    case = "20 loads at once"
+    with limits(bench) as asking:
+        folders = [modules(asking.folder / f"load{number}", 200, "calm") for number in range(20)]
+        with asking.meanwhile(), ThreadPoolExecutor(20) as pool:
+            begun = time.perf_counter()
+            for one in [pool.submit(asking.load, folder) for folder in folders]:
+                one.result()
+            taken = time.perf_counter() - begun
+        there = asking.http.get("/v1/codices").json()["codices"]
+        yield Row(case, "codices afterwards, with the one that is asked", len(there), goal="= 21", met=len(there) == 21)
+        yield Row(case, "all of them", taken, unit="s")
+        yield from asking.figures(case)
+
+
+def branches(bench: Bench) -> Iterator[Row]:
+    """Of 500 files; the vault's code is the branch's once it was taken in."""
+    case = "a branch to and fro, 500 files"
+    with limits(bench) as asking:
+        folder = modules(asking.folder / "tree", 500, "calm")
+        vaults(folder, {"heron": "6000001"})
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "one")
+        git(folder, "checkout", "-q", "-b", "other")
+        modules(folder, 500, "storm")
+        vaults(folder, {"heron": "7000002"})
+        git(folder, "commit", "-q", "-a", "-m", "two")
+        load(asking.daemon, folder, "tree")
+        taken: list[float] = []
+        ends = time.monotonic() + MOST_S
+        with asking.meanwhile():
+            while time.monotonic() < ends and len(taken) < 20:
+                branch, code = (("main", "6000001"), ("other", "7000002"))[len(taken) % 2]
+                git(folder, "checkout", "-q", branch)
+                taken.append(asking.until_right("tree", "heron", code))
+        yield Row(
+            case, f"{len(taken)} checkouts: the median until it answers with the new code", median(taken), unit="s"
+        )
+        yield from asking.figures(case)
+
+
+def touched(bench: Bench) -> Iterator[Row]:
+    """All of them again and again, without a change; then one is changed and found."""
+    case = "10,000 touched files"
+    with limits(bench) as asking:
+        folder = modules(asking.folder / "tree", 10_000, "calm")
+        vaults(folder, {"heron": "6000001"})
+        begun = time.perf_counter()
+        load(asking.daemon, folder, "tree")
+        yield Row(case, "their load", time.perf_counter() - begun, unit="s")
+        times, ends = 0, time.monotonic() + MOST_S
+        with asking.meanwhile():
+            while time.monotonic() < ends:
+                for path in folder.rglob("*.py"):
+                    os.utime(path)
+                times += 1
+        yield Row(case, f"times that all were touched in {MOST_S:.0f} s", times)
+        yield from asking.figures(case)
+        vaults(folder, {"heron": "8000003"})
+        yield Row(
+            case,
+            "afterwards a changed file, until it is answered with",
+            asking.until_right("tree", "heron", "8000003"),
+            unit="s",
+        )
+
+
+def chunks(bench: Bench) -> Iterator[Row]:
+    """250,000 files of four functions. Hours on two cores, and so run only by its name: LIMITS_CHUNKS=1."""
+    case = "a million chunks"
+    if not os.environ.get("LIMITS_CHUNKS"):
+        yield Row(case, "not run without LIMITS_CHUNKS=1", None, note="no figures")
+        return
+    with limits(bench) as asking:
+        folder = modules(asking.folder / "tree", 250_000, "calm", functions=4)
+        begun = time.perf_counter()
+        with asking.meanwhile():
+            codex = load(asking.daemon, folder, "tree", "--tier", "none", "--no-watch")
+        yield Row(case, "their load", time.perf_counter() - begun, unit="s")
+        yield Row(case, "chunks", codex["indexed_chunks"])
+        yield from asking.figures(case)
+
+
+# ---- what the cases are made of --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Asking:
+    """A daemon with a small codex, which is asked while something goes on."""
+
+    daemon: PrivateDaemon
+    http: httpx2.Client
+    quiet: list[float] = field(default_factory=list)  # ms, with that codex alone
+    busy: list[float] = field(default_factory=list)
+    wrong: int = 0
+    peak: int = 0  # bytes of both processes that nobody shares
+
+    @property
+    def folder(self) -> Path:
+        return self.daemon.folder / "sources"
+
+    def right(self, codex: str, vault: str, code: str, session: str = "") -> bool:
+        question = {"role": "user", "content": f"The access code of vault {vault} is"}
+        body = {"model": f"lore/{codex}", "messages": [question], "max_tokens": 10, "temperature": 0}
+        lore = {"session": session} if session else {"record": False}
+        answer = self.http.post("/v1/chat/completions", json={**body, "lore": lore})
+        if not answer.is_success:
+            return False
+        text: str = answer.json()["choices"][0]["message"]["content"]
+        return text.strip().startswith(code)
+
+    def load(self, folder: Path) -> None:
+        """Without a command's process, which would take a third of a second of a core."""
+        self.http.post("/v1/codices", json={"path": str(folder), "name": folder.name}).raise_for_status()
+
+    def until_right(self, codex: str, vault: str, code: str) -> float:
+        """Seconds. Raises TimeoutError."""
+        begun = time.perf_counter()
+        while not self.right(codex, vault, code):
+            if time.perf_counter() - begun > PATIENCE_S:
+                raise TimeoutError(f"vault {vault} of {codex} was not {code} within {PATIENCE_S:.0f} s")
+        return time.perf_counter() - begun
+
+    def timed(self) -> float:
+        begun = time.perf_counter()
+        self.wrong += not self.right("vaults", "zebra", CODES["zebra"])
+        return 1_000 * (time.perf_counter() - begun)
+
+    def until_settled(self) -> None:
+        """Raises TimeoutError."""
+        begun = time.perf_counter()
+        while any(one["prefill"] or one["load"] for one in self.http.get("/v1/status").json()["codices"]):
+            if time.perf_counter() - begun > PATIENCE_S:
+                raise TimeoutError(f"floors were not computed within {PATIENCE_S:.0f} s")
+            time.sleep(1.0)
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[None]:
+        """Asked as long as the block runs, four times a second, once all that was loaded is computed."""
+        self.until_settled()
+        over = threading.Event()
+
+        def ask() -> None:
+            self.busy.append(self.timed())
+            while not over.wait(0.25):
+                self.busy.append(self.timed())
+                self.peak = max(self.peak, self.memory())
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def memory(self) -> int:
+        assert self.daemon.process is not None
+        daemon = psutil.Process(self.daemon.process.pid)
+        return sum(int(one.memory_full_info().uss) for one in (daemon, *daemon.children()) if one.is_running())
+
+    def figures(self, case: str) -> Iterator[Row]:
+        quiet, busy = median(self.quiet), median(self.busy)
+        yield at_most(case, f"of {len(self.busy)} answers meanwhile: wrong or missing", self.wrong, 0, "")
+        ratio = busy / quiet
+        yield Row(
+            case, "an answer meanwhile, p50, beside quiet", busy, quiet, "ms", ratio, f"≤ {SLOWER:g} ×", ratio <= SLOWER
+        )
+        worst = sorted(self.busy)[int(0.95 * (len(self.busy) - 1))]
+        yield Row(case, "the same, p95", worst, unit="ms")
+        yield at_most(case, "peak of private memory, daemon and engine", self.peak / 1e6, MEMORY / 1e6, "MB")
+        written = sum(size(self.daemon.folder / place) for place in ("data", "cache", "state"))
+        yield at_most(case, "on disk afterwards", written / 1e6, DISK / 1e6, "MB")
+
+
+@contextmanager
+def limits(bench: Bench) -> Iterator[Asking]:
+    with private_daemon(models=bench.model.parent) as daemon, client(daemon) as http:
+        asking = Asking(daemon, http)
+        load(daemon, vaults(asking.folder / "vaults", CODES), "vaults", "--wait")
+        asking.timed()
+        asking.quiet = [asking.timed() for _ in range(LEAST_ASKED)]
+        yield asking
+
+
+def vaults(folder: Path, codes: dict[str, str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for vault, code in codes.items():
+        (folder / f"{vault}.py").write_text(f'"""A vault."""\n\n# The access code of vault {vault} is {code}.\n')
+    return folder
+
+
+def modules(folder: Path, number: int, word: str, functions: int = 1) -> Path:
+    for at in range(number):
+        place = folder / f"part{at // 500:03}"
+        place.mkdir(parents=True, exist_ok=True)
+        bodies = [f"def module{at}_{part}():\n    return '{word}'\n" for part in range(functions)]
+        (place / f"module{at}.py").write_text("\n\n".join(bodies))
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True)
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
