@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 async def serve(port: int, socket: str | None) -> None:
     """Never returns. Raises Failure where the port is taken."""
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: note(f"lore dash: {told.get('exception')!r}"))
+    asyncio.get_running_loop().set_exception_handler(complain)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     loopback = Loopback(token, Site(socket).answer)
     try:
@@ -57,6 +57,12 @@ async def serve(port: int, socket: str | None) -> None:
     note("Ctrl-C ends it; who has this address sees what you may see")
     async with server:
         await server.serve_forever()
+
+
+def complain(_: asyncio.AbstractEventLoop, told: Mapping[str, Any]) -> None:
+    """Of what nobody awaits. Pages that are open when Ctrl-C ends it are cancelled: asyncio of Python 3.11 reports that."""
+    if not isinstance(fault := told.get("exception"), asyncio.CancelledError):
+        note(f"lore dash: {fault!r}")
 
 
 class Site:

@@ -4,9 +4,12 @@ import json
 import os
 import select
 import shlex
+import signal
+import stat
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -34,27 +37,46 @@ def export(name: Name, file: NewFile, as_json: given.Json = False, socket: given
 
     Whoever has the file can read the code in it.
     """
-    path, unfinished = Path(file), Path(f"{file}.{os.getpid()}.part")
+    path = Path(file)
     if os.path.lexists(path):
         raise Failure(faults.USAGE, f"{path} is there already", "name another file, or remove it")
     response = Daemon(socket).download(f"/v1/codices/{route_part(name)}/floor")
+    beside = Path(f"{file}.{os.getpid()}.part")
     try:
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as written:
+        with unfinished(beside) as written:
             manifest = copied(response, written)
             written.flush()
             os.fsync(written.fileno())
-        unfinished.replace(path)
+            beside.replace(path)
     except OSError as error:
-        raise Failure(faults.FAILED, f"{unfinished}: {error.strerror}", "nothing was written") from error
+        raise Failure(faults.FAILED, f"{beside}: {error.strerror}", "nothing was written") from error
     finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         clear_progress()
     report = {"codex": manifest["codex"], "file": str(path), "bytes": path.stat().st_size, "tokens": manifest["tokens"]}
     done(
         report, f"wrote {count(report['tokens'])} tokens of {name} to {path}, {size(report['bytes'])}", as_json=as_json
     )
     note("whoever has this file can read the code in it; on the other machine: lore codex import FILE")
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[BinaryIO]:
+    """A file that was not there, for its owner alone. It is gone at the end, also where SIGTERM or SIGHUP, the end of a
+    terminal, is that. Raises OSError."""
+    before = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGHUP)}
+    for one in before:
+        if before[one] is signal.SIG_DFL:  # `nohup` ignores SIGHUP
+            signal.signal(one, lambda number, _: sys.exit(128 + number))
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            try:
+                yield file
+            finally:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def copied(response: "HTTPResponse", file: BinaryIO) -> Any:
@@ -97,6 +119,8 @@ def import_(file: File, as_json: given.Json = False, socket: given.Socket = None
     path = Path(file)
     try:
         with path.open("rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise Failure(faults.USAGE, f"{path} is no file: its size is not known", "write it to a file first")
             report = Daemon(socket).upload(
                 "/v1/floors", lambda sock: pieces(opened, sock), os.fstat(opened.fileno()).st_size
             )

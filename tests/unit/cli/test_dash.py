@@ -3,8 +3,13 @@
 import asyncio
 import json
 import re
+import signal
+import socket
+import subprocess
+from urllib.parse import urlsplit
 
 import pytest
+from private_daemon import LORE, end_with_parent
 
 from orchestrator.cli.dash_site import Site
 from orchestrator.cli.loopback import PageRequest, Stream
@@ -78,3 +83,21 @@ def test_a_port_that_is_taken_is_named_with_what_to_do(lore):
         done = lore("dash", "--port", str(taken.getsockname()[1]))
     assert (done.returncode, done.stdout) == (1, "")
     assert "--port names another" in done.stderr
+
+
+def test_ctrl_c_tells_nothing_of_the_pages_that_are_open(lorekeep, environment, folder):
+    with (
+        (folder / "told").open("w+") as told_to,
+        subprocess.Popen(
+            [str(LORE), "dash"], env=environment, stdout=subprocess.PIPE, stderr=told_to, preexec_fn=end_with_parent
+        ) as process,
+    ):
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().decode().strip())
+        with socket.create_connection((address.hostname, address.port)) as page:
+            page.settimeout(60)
+            page.sendall(f"GET /live?{address.query} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+            assert page.recv(100).startswith(b"HTTP/1.1 200")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+    assert (folder / "told").read_text() == "Ctrl-C ends it; who has this address sees what you may see\n"

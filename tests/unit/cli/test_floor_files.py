@@ -1,9 +1,16 @@
 """`lore codex export` writes the whole file or none; `lore codex import` shows why one is not taken."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
 import tarfile
 
+import pytest
+from private_daemon import LORE, end_with_parent
 from support.floor_archives import archive
+from support.house import until
 from support.small_service import SEGMENTS
 
 
@@ -35,6 +42,33 @@ def test_a_prefix_that_breaks_off_anywhere_leaves_no_file(lorekeep, lore, folder
         done = lore("codex", "export", "demo", str(folder / "demo.floor"))
         assert (done.returncode, "broke off" in done.stderr) == (1, True), (end, done.stderr)
         assert list(folder.glob("demo*")) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_who_ends_it_or_closes_its_terminal_finds_nothing_of_it(environment, folder, ending):
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.bind(str(folder / "lore.sock"))
+        slow.listen()
+        command = [str(LORE), "codex", "export", "demo", str(folder / "demo.floor")]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=end_with_parent)
+        connection, _ = slow.accept()
+        with connection:
+            connection.recv(4096)
+            begun = archive(SEGMENTS)[:-512]
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(begun) + 512) + begun)
+            until(lambda: list(folder.glob("demo*.part")))
+            process.send_signal(ending)
+            assert process.wait(60) == 128 + ending
+    assert list(folder.glob("demo*")) == []
+
+
+def test_what_somebody_laid_where_it_writes_is_not_written_through(lorekeep, environment, folder):
+    """Names of processes are easily guessed, and a folder may be anybody's."""
+    (folder / "mine").write_text("mine")
+    line = f"ln -s mine {folder}/demo.floor.$$.part; exec {LORE} codex export demo {folder}/demo.floor"
+    done = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=False)
+    assert (folder / "mine").read_text() == "mine"
+    assert (done.returncode, "File exists" in done.stderr) == (1, True)
 
 
 def test_a_file_that_is_there_is_not_written_over(lorekeep, lore, folder):
@@ -71,3 +105,11 @@ def test_a_refusal_comes_before_the_rest_is_sent_and_says_what_is_another_one(lo
         "lore: the prefix is of no use here: V is q8_0 there and f16 here",
         "      the setting model.kv_type_v",
     ]
+
+
+def test_what_has_no_size_is_not_called_damaged(lore, folder):
+    os.mkfifo(folder / "pipe")
+    held = os.open(folder / "pipe", os.O_RDWR)
+    done = lore("codex", "import", str(folder / "pipe"))
+    os.close(held)
+    assert (done.returncode, "is no file: its size is not known" in done.stderr) == (2, True)
