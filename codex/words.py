@@ -66,6 +66,7 @@ class Question:
     `exact`: strings to be found unchanged; `quoted`: they were written in quotes.
     `phrase`: all words of a text that is no question and may have been copied from a file.
     `compounds`: names that its words may be together, as the index has names.
+    `alone`: the name, last part of a dotted one, that is all it says; where that is defined is what is asked.
     """
 
     words: tuple[str, ...]
@@ -77,6 +78,7 @@ class Question:
     quoted: bool = False
     phrase: tuple[str, ...] = ()
     compounds: frozenset[str] = frozenset()
+    alone: str = ""
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -108,6 +110,7 @@ def asked(question: str) -> Question:
         quoted=bool(quoted),
         phrase=() if exact else _phrase(question),
         compounds=frozenset(compounds(question)),
+        alone=question.strip().rsplit(".", 1)[-1] if _PLAIN_NAME.fullmatch(question.strip()) else "",
     )
 
 

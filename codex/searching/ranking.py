@@ -78,14 +78,16 @@ def rank(
     """
     holding = exact or {}
     raised = _raised(question, chunks, extra or {}, holding)
-    by_file = _by_file(raised)
+    asked_for = {match.place for match in chunks if question.alone in match.names}
+    by_file = _by_file(raised, asked_for)
     whole = {one.path: one.score / files[0].score for one in files} if files else {}
     words = {
         path: (_chunks_share(by_file.get(path, {})) + _FILE_SHARE * whole.get(path, 0.0)) / (1 + _FILE_SHARE)
         for path in {*by_file, *whole}
     }
     highest = _BELOW_BEST * max(words.values(), default=0.0)
-    for path in {match.place.path for match in chunks if question.calls_one(match.names)}:
+    calling = {match.place for match in chunks if question.calls_one(match.names)} | asked_for
+    for path in {place.path for place in calling}:
         words[path] = max(words[path], highest * (_CALLED + (1 - _CALLED) * words[path]))
     linked = {} if question.tests_wanted else _linked(question, chunks, raised, words, definitions)
     linked = _known(linked, by_file, chunks[0].score if chunks else 1.0, among)
@@ -147,9 +149,12 @@ def _spoken(question: Question, name: str) -> float:
     return share and share * min(1.0, share * len(name_stems(name)) / _NAME_PARTS)
 
 
-def _by_file(raised: Mapping[ChunkPlace, float]) -> dict[str, dict[ChunkPlace, float]]:
+def _by_file(
+    raised: Mapping[ChunkPlace, float], asked_for: Collection[ChunkPlace]
+) -> dict[str, dict[ChunkPlace, float]]:
+    """Best first, and before them what is asked for."""
     found: dict[str, dict[ChunkPlace, float]] = defaultdict(dict)
-    for place, score in sorted(raised.items(), key=lambda item: (-item[1], item[0])):
+    for place, score in sorted(raised.items(), key=lambda item: (item[0] not in asked_for, -item[1], item[0])):
         found[place.path][place] = score
     return found
 

@@ -6,7 +6,7 @@ What a line means is decided here, for a terminal and for a pipe alike. `chat_li
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol
@@ -70,11 +70,12 @@ def chat(
     if options.session is not None and options.continue_last:
         raise Failure(faults.USAGE, "-s and --continue exclude each other", "give one of them")
     talk = Talk(options, socket, plain=plain, as_json=as_json)
-    talk.codices()  # that no daemon is there is said before the first question
+    codices = talk.codices()  # that no daemon is there is said before the first question
     if not is_terminal(sys.stdin):
         for text in piped():
             talk.take(text)
         return
+    note(talk.greeting([str(one["name"]) for one in codices]))
     lines, stop = lines_of(talk, ahead=ahead)
     try:
         converse(talk, lines, stop)
@@ -286,6 +287,15 @@ class Talk:
     def codices(self) -> list[dict[str, Any]]:
         listed: list[dict[str, Any]] = Daemon(self.socket).call("GET", "/v1/codices")["codices"]
         return listed
+
+    def greeting(self, loaded: Sequence[str]) -> str:
+        """What is asked about, and how to learn more."""
+        about = self.codex or (loaded[0] if len(loaded) == 1 else "")
+        if about:
+            return f"about {about}; /help shows the commands"
+        if not loaded:
+            return "no codex is loaded: lore load PATH; /help shows the commands"
+        return f"about the codex of this folder; another one of {', '.join(sorted(loaded))}: /codex NAME; /help"
 
     def farewell(self) -> str:
         """How to go on; '' where no session holds anything."""

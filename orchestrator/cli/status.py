@@ -115,7 +115,7 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
     2. It was never loaded to its end, or has no prefix yet.
     3. A server has it: what is in its memory only its answers tell.
     4. The model is out of the memory: why.
-    5. All of it is there: what a short question takes, as predicted from what was measured here.
+    5. All of it is there: what a short question takes that is not searched for, as predicted from what was measured here.
     6. Some of it is not: the next question restores it from the disk, or computes it.
     """
     prefill, tokens, costs = codex.get("prefill"), codex.get("floor_tokens") or 0, now["engine"].get("cache") or {}
@@ -129,7 +129,8 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
     if away := now.get("paused"):
         return held / tokens, "paused" if away["cause"] == "pause" else "asleep: the next question wakes the model"
     if held == tokens:
-        first = seconds_for(costs, tokens, tokens + QUESTION)
+        whole = codex.get("tier") == "full"  # else passages are read first, of which nobody knows how many
+        first = seconds_for(costs, tokens, tokens + QUESTION) if whole else None
         return 1.0, "ready" + (f", first token in about {seconds(1000 * first)}" if first is not None else "")
     most = seconds_for(costs, held, tokens)
     computed = f", in {about(most)} at most" if most is not None else ""
@@ -137,8 +138,10 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
 
 
 def unusual(codex: Report) -> Iterator[str]:
-    """What is not as on most days."""
-    fresh = codex.get("fresh") or ""
+    """What is not as on most days, and what of it is not in the prefix."""
+    fresh, tier = codex.get("fresh") or "", codex.get("tier") or "full"
+    if tier != "full":
+        yield "searched" if tier == "none" else f"{tier} in the prefix, the rest is searched"
     if codex.get("tier") and fresh != "watched":
         yield fresh
     if (codex.get("identity") or {}).get("preparing"):
@@ -278,7 +281,11 @@ def memory_facts(governor: Report, *, short: bool = False) -> Iterator[tuple[str
     """`short`: without what is planned for how many tokens."""
     words = [str(governor.get("level", "unknown"))]
     if governor.get("pressure") is not None:
-        of = "by what waits at the server" if governor.get("bound") == "server" else "of what weights and buffers leave"
+        of = (
+            "by what waits at the server"
+            if governor.get("bound") == "server"
+            else "of what weights and buffers leave is used"
+        )
         words.append(f"{100 * governor['pressure']:.0f} % {of}")
     if governor.get("kv_budget_bytes") is not None and not short:
         words.append(

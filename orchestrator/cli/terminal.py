@@ -196,7 +196,7 @@ def work(what: str, done: float, total: float, rate: float | None, left_s: float
 
 def facts(rows: Iterable[tuple[str, str]], width: int = 11) -> str:
     """A line of name and text for each row that has a text; a row without a name adds to the one above it."""
-    return "\n".join(f"{name:<{width}}{text}" for name, text in rows if text)
+    return "\n".join(f"{name:<{width - 1}} {text}" for name, text in rows if text)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -73,6 +73,10 @@ def up(
     source = load_source(path)
     if not is_url(source) and not Path(source).exists():  # not after a download of gigabytes
         raise Failure(faults.USAGE, f"there is no {source}", "name the directory to load: lore up PATH")
+    if model.running(socket) is None and not can_be_installed(socket, use_service):
+        note(
+            "no daemon runs, and none can be installed here: start one in another terminal meanwhile, with: lore serve"
+        )
     choice = chosen(model_name, socket, yes=yes)
     setting = fetched(choice)
     if not choice.kept:
@@ -146,16 +150,20 @@ def target_of(source: str) -> Path:
 
 
 def picked(models: Sequence["AdvisedModel"], *, yes: bool) -> "AdvisedModel":
-    """Enter takes the first. Raises Failure where nobody can be asked."""
+    """Enter takes the first, 0 none. Raises Failure where none is taken or nobody can be asked."""
     if yes:
         return models[0]
     if not may_be_asked():
         hint = f"--yes takes {models[0].name}, --model NAME another one"
         raise Failure(faults.USAGE, "nobody can be asked which model to take", hint)
-    number = 0
-    while not 1 <= number <= len(models):
-        number = typer.prompt(f"which, 1 to {len(models)}", default=1, type=int, err=True)
-    return models[number - 1]
+    while True:
+        said = typer.prompt(f"download which, 1 to {len(models)}, 0 for none", default="1", err=True).strip()
+        if said == "0":
+            hint = "a file at hand: lore up --model FILE.gguf; without a model: lore up --model builtin:quoter"
+            raise Failure(faults.USAGE, "no model was taken", hint)
+        if said.isdecimal() and 1 <= int(said) <= len(models):
+            return models[int(said) - 1]
+        note(f"{said!r} is none of them")
 
 
 def fetched(choice: ChosenModel) -> str:
@@ -189,9 +197,13 @@ def ensure_daemon(socket: str | None, wanted: bool | None, *, yes: bool) -> None
     service.set_up(user=True, may_ask=not yes and may_be_asked())
 
 
-def is_wanted(socket: str | None, wanted: bool | None, *, yes: bool) -> bool:
+def can_be_installed(socket: str | None, wanted: bool | None) -> bool:
     """A service listens on its own socket alone, and needs a systemd that answers."""
-    if wanted is False or socket or os.environ.get(SOCKET_VARIABLE) or not is_systemd_there():
+    return wanted is not False and not socket and not os.environ.get(SOCKET_VARIABLE) and is_systemd_there()
+
+
+def is_wanted(socket: str | None, wanted: bool | None, *, yes: bool) -> bool:
+    if not can_be_installed(socket, wanted):
         return False
     if wanted or yes:
         return True

@@ -38,6 +38,18 @@ def test_a_definition_comes_before_mentions_and_a_source_before_its_test() -> No
     assert found.index("src/parse.py") < found.index("tests/test_parse.py")
 
 
+def test_a_name_alone_is_answered_by_where_it_is_defined_however_often_a_file_uses_it() -> None:
+    body = "".join(
+        f"    def add_{n}(self, command):\n        return self.command(command, Command)\n\n" for n in range(90)
+    )
+    files = {
+        "core.py": f"class Command:\n    pass\n\n\nclass Other:\n{body}",
+        "use.py": "from core import Command\n\nCommand(Command(Command))\n",
+    }
+    found = search(files).search("Command", "c").hits[0]
+    assert (found.path, found.start) == ("core.py", 1)
+
+
 def test_tests_come_first_when_they_are_asked_for() -> None:
     assert paths("which test checks test_parse_header?")[0] == "tests/test_parse.py"
 
