@@ -32,6 +32,7 @@ _OWNERS = 3  # classes that may have a method which is meant without a known rec
 _LONG_NAME = 6  # a shorter one is the same by chance
 _MOST_FILES = 2_000  # that use one name: it is `get`, and an answer would say nothing
 _NEAR = 2_000  # files whose names, and names that a wrong one is compared with
+_LONGER = 12  # names that begin with one that nothing has
 _FUNCTIONS = frozenset({"function", "method"})
 _VALUES = frozenset({"variable", "field", "constant", "key"})
 _LOW = frozenset({"section", "heading", "key", "rule", "element"})  # of texts and data
@@ -179,13 +180,16 @@ class SymbolIndex:
         return ending[0] if len(ending) == 1 else None
 
     def _near(self, name: str) -> tuple[str, ...]:
-        """Names like this one, in the first files; those that begin like it are compared first."""
+        """Names that begin with this one, then names like it, in the first files; of those the ones that begin like it are
+        compared first."""
         import difflib
 
         last = re.split(r"\.|::|#|/|:", name.strip())[-1][:100]
         known = {one for path in self._paths[:_NEAR] for one in self._files[path].names.split("\n") if one}
         alike = sorted(known, key=lambda one: (one.lower() != last.lower(), one[:1].lower() != last[:1].lower(), one))
-        return tuple(difflib.get_close_matches(last, alike[:_NEAR], n=3, cutoff=0.6))
+        longer = [one for one in known if last and one.lower().startswith(last.lower())]
+        longer = sorted(longer, key=lambda one: (len(one), one))[:_LONGER]
+        return tuple(dict.fromkeys([*longer, *difflib.get_close_matches(last, alike[:_NEAR], n=3, cutoff=0.6)]))
 
     # -- answers
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from orchestrator.answering.agent import Answerer, EngineModel, TurnSoFar
 
 log = logging.getLogger("lorekeep")
+gate_log = logging.getLogger("lorekeep.relevance")
 PLANS = 4  # of one question: others may take memory between planning and the first token
 
 
@@ -130,6 +131,7 @@ class Answers:
         machine = self.preparer.machine
         for left in reversed(range(PLANS)):
             prepared = await self._prepared(ask, messages, chat_model, deadline)
+            gate_log.info("relevance", extra={"fields": prepared.found.relevance.event()})
             try:
                 async for event in self._run(prepared, state, deadline):
                     yield event

@@ -297,9 +297,7 @@ class Preparer:
         )
         frame = frame_of(question, asked.ask.frame or (pinned.frame if pinned is not None else None))
         rules = self.gate_rules.of(asked.variant) if self.gate_rules is not None else None
-        found = relevance(signals_of(turn), rules, self.nodes, frame.total)
-        log.info("relevance", extra={"fields": found.event()})
-        return found
+        return relevance(signals_of(turn), rules, self.nodes, frame.total)
 
     def _recall_question(
         self, asked: AskedQuestion, decision: Decision, prefetch: Prefetch, relevant: Relevance, room: int

@@ -161,6 +161,9 @@ class Names(Completer):
             self._mapped[codex] = names_of(Daemon(self._socket).call("GET", route)["files"])
         names = self._mapped[codex]
         if len(word) >= LEAST_SEARCHED and "/" not in word:  # a map has not room for all symbols of a long file
+            with suppress(Failure):  # its symbols may just be read for the first time
+                begun = Daemon(self._socket).call("POST", "/v1/symbols", {"name": word, "codex": codex})
+                names = [*names, *begun["near"]]
             found = Daemon(self._socket).call("POST", "/v1/search", {"query": word, "codex": codex, "n": MOST})["hits"]
             names = [*names, *(str(hit.get("symbol") or "") for hit in found)]
         return names

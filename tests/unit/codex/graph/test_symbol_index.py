@@ -185,6 +185,8 @@ def test_each_of_several_variables_that_one_line_sets_says_which_it_is() -> None
 def test_where_nothing_has_a_name_those_like_it_are_named(shop: SymbolIndex) -> None:
     assert shop.answer("definition", "price_off").near == ("price_of",)
     assert shop.answer("callers", "Catr").near == ("Cart",)
+    assert shop.answer("definition", "Sto").near[0] == "Store"
+    assert shop.answer("definition", "pric").near[:1] == ("price_of",)
     assert shop.answer("outline", "shop/price.py").near == ("shop/prices.py",)
     assert (shop.answer("definition", "").symbols, shop.answer("callers", "..").near) == ((), ())
 
