@@ -34,6 +34,7 @@ Handler = Callable[..., Awaitable[ReplyShape | Response]]
 
 EVERY = ("unauthorized", "not_permitted", "failed")  # any route may refuse with these
 OF_BODIES = ("invalid_request", "too_large")  # any that takes a body
+SILENT_S = 60.0  # in the middle of a body
 PRINCIPAL_KEY = "lore.principal"
 DONE = b"data: [DONE]\n\n"
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
@@ -197,15 +198,29 @@ async def read(request: Request, limit: int) -> bytes:
         raise too_large(limit)
     parts: list[bytes] = []
     size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise too_large(limit)
-            parts.append(part)
-    except ClientDisconnect as error:
-        raise InvalidRequest("the body ended early") from error
+    async for part in pieces_of(request):
+        size += len(part)
+        if size > limit:
+            raise too_large(limit)
+        parts.append(part)
     return b"".join(parts)
+
+
+async def pieces_of(request: Request) -> AsyncIterator[bytes]:
+    """The body, piece by piece. Raises InvalidRequest where the client leaves, or sends no more of it for SILENT_S: half a
+    body would keep an idle daemon for ever."""
+    pieces = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout(SILENT_S):
+                piece = await anext(pieces, None)
+        except TimeoutError as error:
+            raise InvalidRequest(f"no more of the body came for {SILENT_S:.0f} s", "send all of it") from error
+        except ClientDisconnect as error:
+            raise InvalidRequest("the body ended early") from error
+        if piece is None:
+            return
+        yield piece
 
 
 def too_large(limit: int) -> TooLarge:

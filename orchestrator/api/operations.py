@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import get_args
 
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
-from orchestrator.api.http import ApiCall, ApiRoute, EventStream, Reply, closing, permitted, route, while_running
+from orchestrator.api.http import (
+    ApiCall,
+    ApiRoute,
+    EventStream,
+    Reply,
+    closing,
+    permitted,
+    pieces_of,
+    route,
+    while_running,
+)
 from orchestrator.api.http import read as read_body
 from orchestrator.errors import InvalidRequest, NotFound, NotReady
 from orchestrator.reports.metrics import metrics
@@ -206,16 +215,7 @@ async def import_floor(call: ApiCall) -> ImportedFloor:
     """Keeps a prefix that was exported elsewhere; the body is the archive, of any size. Refused by name where anything that
     KV depends on is another one here. The next load of the same files under the same name finds it."""
     stopping = call.request.app.state.stopping
-    return await while_running(stopping, call.service.import_floor(received(call.request)))
-
-
-async def received(request: Request) -> AsyncIterator[bytes]:
-    """The body, piece by piece. Raises InvalidRequest where the client leaves."""
-    try:
-        async for piece in request.stream():
-            yield piece
-    except ClientDisconnect as error:
-        raise InvalidRequest("the body ended early") from error
+    return await while_running(stopping, call.service.import_floor(pieces_of(call.request)))
 
 
 @route("POST", "/v1/search", "search", faults=("not_found", "not_ready"))

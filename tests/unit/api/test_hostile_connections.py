@@ -15,6 +15,7 @@ import pytest
 from support.served import served
 from support.waiting import SOON
 
+from orchestrator.api import http
 from orchestrator.api import server as serving
 from orchestrator.api.server import Complaint, most_connections
 
@@ -107,6 +108,15 @@ def test_a_connection_that_is_kept_has_the_deadline_for_each_head_and_not_betwee
                 assert part, "the connection was closed"
                 answer += part
             assert raw(str(running.socket), b"") == b""  # one that came later has met its deadline
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/floors"])
+def test_a_body_that_pauses_for_ever_is_refused_and_its_connection_ends(folder, monkeypatch, path):
+    monkeypatch.setattr(http, "SILENT_S", 0.2)
+    with served(folder) as running:
+        answer = raw(str(running.socket), f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{{".encode())
+    assert refused(answer) == (400, "invalid_request")
+    assert b"no more of the body came" in answer
 
 
 def test_a_body_that_does_not_end_is_given_up_once_its_request_is_answered(folder, monkeypatch):
