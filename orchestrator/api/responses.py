@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -66,7 +66,7 @@ LONGEST_NUMBER = 9  # digits; Python reads no number of more than 4,300
 UNTHINKING = ("none", "minimal")  # efforts
 PARTS = {"input_text": "text", "output_text": "text"}
 NOT_KEPT = "this response is not stored: its input holds a whole conversation, so the next one sends it again"
-CHOSEN: TypeAdapter[Any] = TypeAdapter(NamedTool | AllowedTools)
+CHOSEN: TypeAdapter[Any] = TypeAdapter(cast(Any, NamedTool | AllowedTools))  # mypy takes the union with a cold cache alone
 EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
 
 
