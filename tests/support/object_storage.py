@@ -51,7 +51,7 @@ def object_storage() -> Iterator[ObjectStorage]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], **quiet) as process:
+    with subprocess.Popen([sys.executable, "-P", "-m", "moto.server", "-p", str(port)], **quiet) as process:
         storage = ObjectStorage(process, port)
         try:
             until(lambda: process.poll() is not None or answers(storage))

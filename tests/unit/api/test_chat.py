@@ -32,7 +32,7 @@ def written(given_events, *, include_usage):
 @given(deltas, st.booleans())
 def test_any_text_survives_the_way_through_the_stream(given_events, include_usage):
     raw = written([*given_events, ANSWERED], include_usage=include_usage)
-    answer = received(events(iter(raw.splitlines(keepends=True))), None)
+    answer = received(None, events(iter(raw.splitlines(keepends=True))), None)
     assert "".join(answer.text) == "".join(event.delta for event in given_events if isinstance(event, Text))
     assert answer.lore == ANSWERED.lore.model_dump(mode="json")
     assert answer.usage["prompt_tokens_details"] == {"cached_tokens": 90}

@@ -44,13 +44,19 @@ def test_a_prefix_that_breaks_off_anywhere_leaves_no_file(lorekeep, lore, folder
         assert list(folder.glob("demo*")) == []
 
 
+def as_of_a_terminal():
+    """Also where these tests run under `nohup`, which is respected."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    end_with_parent()
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_who_ends_it_or_closes_its_terminal_finds_nothing_of_it(environment, folder, ending):
     with socket.socket(socket.AF_UNIX) as slow:
         slow.bind(str(folder / "lore.sock"))
         slow.listen()
         command = [str(LORE), "codex", "export", "demo", str(folder / "demo.floor")]
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=end_with_parent)
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=as_of_a_terminal)
         connection, _ = slow.accept()
         with connection:
             connection.recv(4096)
