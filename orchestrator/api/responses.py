@@ -66,7 +66,9 @@ LONGEST_NUMBER = 9  # digits; Python reads no number of more than 4,300
 UNTHINKING = ("none", "minimal")  # efforts
 PARTS = {"input_text": "text", "output_text": "text"}
 NOT_KEPT = "this response is not stored: its input holds a whole conversation, so the next one sends it again"
-CHOSEN: TypeAdapter[Any] = TypeAdapter(cast(Any, NamedTool | AllowedTools))  # mypy takes the union with a cold cache alone
+CHOSEN: TypeAdapter[Any] = TypeAdapter(
+    cast(Any, NamedTool | AllowedTools)
+)  # mypy takes the union with a cold cache alone
 EVENTS = (ResponseEvent, ItemEvent, PartEvent, PieceEvent, WholeEvent)
 
 
