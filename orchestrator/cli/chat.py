@@ -75,7 +75,7 @@ def chat(
         for text in piped():
             talk.take(text)
         return
-    note(talk.greeting([str(one["name"]) for one in codices]))
+    note(talk.greeting(codices))
     lines, stop = lines_of(talk, ahead=ahead)
     try:
         converse(talk, lines, stop)
@@ -288,14 +288,14 @@ class Talk:
         listed: list[dict[str, Any]] = Daemon(self.socket).call("GET", "/v1/codices")["codices"]
         return listed
 
-    def greeting(self, loaded: Sequence[str]) -> str:
+    def greeting(self, codices: Sequence[Mapping[str, Any]]) -> str:
         """What is asked about, and how to learn more."""
-        about = self.codex or (loaded[0] if len(loaded) == 1 else "")
+        about = self.codex or (meant(codices, None, working_directory()) or {}).get("name")
         if about:
             return f"about {about}; /help shows the commands"
-        if not loaded:
+        if not codices:
             return "no codex is loaded: lore load PATH; /help shows the commands"
-        return f"about the codex of this folder; another one of {', '.join(sorted(loaded))}: /codex NAME; /help"
+        return f"/codex NAME chooses what is asked about: {', '.join(sorted(one['name'] for one in codices))}; /help"
 
     def farewell(self) -> str:
         """How to go on; '' where no session holds anything."""

@@ -1,7 +1,5 @@
 """What stands in for a model file and a machine where servers compute: a name, no weights, and no GPU is looked for."""
 
-import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from orchestrator.model.conditions import LoadingConditions
 from orchestrator.model.embedding_model import EmbeddingChoice
 from orchestrator.model.model_file import ModelFile
 from orchestrator.model.offloading import offload_of
+from orchestrator.settings.key_files import read_key_file
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.places import path_of
@@ -27,8 +26,6 @@ from orchestrator.wire.places import path_of
 KEY_VARIABLE = "LORE_ENGINE_KEY"
 NO_EMBEDDING = "a remote engine (engine.url) embeds nothing: no model is loaded here"
 MOST_KEY = 16_384  # bytes of a key's file; more is another file
-
-log = logging.getLogger("lorekeep.engine")
 
 
 def remote_of(settings: Settings, environ: Mapping[str, str]) -> RemoteSpec | None:
@@ -47,18 +44,10 @@ def key_of(file: str, environ: Mapping[str, str]) -> str:
         if key and not is_key(key):
             raise SettingsError(f"{KEY_VARIABLE} holds no key", "set it to the server's API key, in one line")
         return key
-    path = path_of(file)
-    try:
-        # A pipe that nobody writes to is empty, instead of waited for.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-            found, others = opened.read(MOST_KEY + 1), os.fstat(opened.fileno()).st_mode & 0o077
-    except OSError as error:
-        raise SettingsError(f"engine.key_file: {path}: {error.strerror}", "make it readable for the daemon") from error
+    path, found = read_key_file("engine.key_file", file, MOST_KEY)
     key = found.decode("ascii", "replace").strip()
     if len(found) > MOST_KEY or not is_key(key):
         raise SettingsError(f"engine.key_file: {path} holds no key", "write the server's API key into it, in one line")
-    if others:
-        log.warning("others may read the key in %s: chmod 600 %s", path, path)
     return key
 
 

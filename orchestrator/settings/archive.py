@@ -1,7 +1,6 @@
 """The archive on object storage as the settings and the environment name it, with keys that neither of them shows."""
 
 import getpass
-import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -10,13 +9,11 @@ from urllib.parse import urlsplit
 
 from codex.settings import RemoteArchive
 from orchestrator.errors import SettingsError
+from orchestrator.settings.key_files import read_key_file
 from orchestrator.settings.model import Settings
-from orchestrator.wire.places import path_of
 
 MOST_KEYS = 16_384  # bytes of a file of keys; more is another file
 AWS = "amazonaws.com"
-
-log = logging.getLogger("lorekeep.settings")
 
 
 def remote_archive(settings: Settings, folder: Path) -> RemoteArchive | None:
@@ -43,21 +40,13 @@ def host_of(settings: Settings) -> str:
 
 def keys_of(file: str) -> Mapping[str, str]:
     """Lines NAME=VALUE, as the environment would have them. No message of a fault has a value."""
-    path = path_of(file)
-    try:
-        # A pipe that nobody writes to is empty, instead of waited for.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-            found, others = opened.read(MOST_KEYS + 1), os.fstat(opened.fileno()).st_mode & 0o077
-    except OSError as error:
-        raise SettingsError(f"archive.key_file: {path}: {error.strerror}", "make it readable for the daemon") from error
+    path, found = read_key_file("archive.key_file", file, MOST_KEYS)
     text = found.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
     pairs = [line.removeprefix("export ").partition("=") for line in lines]
     if len(found) > MOST_KEYS or not pairs or not all(name.strip() and value.strip() for name, _, value in pairs):
         hint = "write AWS_ACCESS_KEY_ID=… and AWS_SECRET_ACCESS_KEY=… into it, a line each"
         raise SettingsError(f"archive.key_file: {path} holds no keys", hint)
-    if others:
-        log.warning("others may read the keys in %s: chmod 600 %s", path, path)
     return {name.strip().lower(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
