@@ -16,7 +16,6 @@ OLDEST_EACH = 4  # schemas, one is that which has waited longest: a stream of sm
 NOBODY = 0  # in the place of a ticket: nobody waits for what is compiled in advance
 COMPILE_SECONDS = 3.0  # of a schema, with the tokenizer for the first; by the watchdog's limit 30
 PREPARE_SECONDS = 30.0  # in advance, while everything starts: 4 s of a core took 30 beside ten other processes
-
 BUSY_SECONDS = 30.0  # after which it is made beside answers
 
 log = logging.getLogger("lorekeep.engine")
@@ -46,7 +45,8 @@ class SchemaSamplers:
         self._compiles = False
         self._preparing: ToolRules | None = None
         self._in_advance: Sampling | None = None  # to be begun
-        self._told = 0.0
+        self._told = 0.0  # when that was
+        self._starting = threading.Lock()  # the frontend and the loop may both be the first
         self._thread = threading.Thread(target=self._run, name="schemas", daemon=True)
 
     def take(self, job: InferenceJob) -> None:
@@ -74,8 +74,9 @@ class SchemaSamplers:
     def _want(self, ticket: int, sampling: Sampling) -> None:
         self._wanted[ticket] = sampling
         self._came.put(None)
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._starting:
+            if self._thread.ident is None:
+                self._thread.start()
 
     def call_off(self, ticket: int) -> None:
         self._wanted.pop(ticket, None)
@@ -96,8 +97,8 @@ class SchemaSamplers:
                 ticket, sampling = smallest if made % OLDEST_EACH else oldest
                 self._wanted.pop(ticket, None)
                 with self._apart():
-                    made_of = self._made(sampling, COMPILE_SECONDS if ticket != NOBODY else PREPARE_SECONDS)
-                self._give(ticket, made_of)
+                    sampler = self._made(sampling, COMPILE_SECONDS if ticket != NOBODY else PREPARE_SECONDS)
+                self._give(ticket, sampler)
             self._compiles = False
 
     def _give(self, ticket: int, made: Sampler | SchemaRefused) -> None:

@@ -222,6 +222,32 @@ def test_what_is_prepared_is_not_compiled_while_answers_are_computed() -> None:
     backend.allowed.release()
 
 
+def test_a_schema_and_what_is_prepared_may_come_at_once_from_two_threads() -> None:
+    for _ in range(50):
+        backend = Compiling()
+        backend.allowed.release(2)
+        samplers = SchemaSamplers(backend, lambda made: None, nullcontext)
+        samplers.prepare(Sampling(calls=CALLS))
+        together, faults = threading.Barrier(2), list[BaseException]()
+
+        def run(work: Callable[[], object], together: threading.Barrier = together) -> None:
+            together.wait()
+            try:
+                work()
+            except RuntimeError as fault:
+                faults.append(fault)  # noqa: B023 - of this round, which is joined below
+
+        threads = [
+            threading.Thread(target=run, args=(work,))
+            for work in (samplers.begin_in_advance, partial(samplers.take, job(1, "{}")))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert faults == []
+
+
 def test_what_is_prepared_is_compiled_beside_answers_where_they_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samplers_module, "BUSY_SECONDS", 0.0)
     backend = Compiling()
