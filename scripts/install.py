@@ -80,8 +80,6 @@ def install_locked() -> None:
 
 
 def install_checkout() -> None:
-    if any((VENV / "lib").glob("python*/site-packages/lorekeep-*.dist-info")):  # the former name: both bring `lore`
-        pip("uninstall", "--yes", "lorekeep")
     pip("install", "--no-deps", "--editable", str(ROOT))
 
 

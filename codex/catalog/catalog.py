@@ -49,7 +49,7 @@ SCHEMA = (
     CREATE TABLE content (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE generation (id INTEGER PRIMARY KEY, codex INTEGER NOT NULL REFERENCES codex ON DELETE CASCADE,
         number INTEGER NOT NULL, branch TEXT, revision TEXT, dirty INTEGER NOT NULL, skipped TEXT NOT NULL,
-        notices TEXT NOT NULL, UNIQUE (codex, number));
+        notices TEXT NOT NULL, why TEXT NOT NULL DEFAULT '', UNIQUE (codex, number));
     CREATE TABLE entry (generation INTEGER NOT NULL REFERENCES generation ON DELETE CASCADE, position INTEGER NOT NULL,
         path TEXT NOT NULL, digest TEXT NOT NULL, size INTEGER NOT NULL,
         PRIMARY KEY (generation, position)) WITHOUT ROWID;
@@ -61,12 +61,7 @@ SCHEMA = (
         PRIMARY KEY (generation, number)) WITHOUT ROWID;
     CREATE INDEX amendment_digest ON amendment (digest);
     CREATE INDEX entry_digest ON entry (digest);
-    CREATE INDEX known_digest ON known (digest)
-    """,
-    """
-    ALTER TABLE generation ADD COLUMN why TEXT NOT NULL DEFAULT ''
-    """,
-    """
+    CREATE INDEX known_digest ON known (digest);
     CREATE INDEX entry_path ON entry (generation, path)
     """,
 )

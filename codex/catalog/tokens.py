@@ -23,11 +23,6 @@ log = logging.getLogger("lorekeep.codex")
 SCHEMA = (
     """
     CREATE TABLE tokens (number INTEGER PRIMARY KEY, tokenizer TEXT NOT NULL, text TEXT NOT NULL, count INTEGER NOT NULL,
-        ids BLOB NOT NULL, UNIQUE (tokenizer, text))
-    """,
-    """
-    DROP TABLE tokens;
-    CREATE TABLE tokens (number INTEGER PRIMARY KEY, tokenizer TEXT NOT NULL, text TEXT NOT NULL, count INTEGER NOT NULL,
         count_check INTEGER NOT NULL, ids BLOB NOT NULL, ids_check INTEGER NOT NULL, UNIQUE (tokenizer, text))
     """,
 )

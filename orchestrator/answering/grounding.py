@@ -177,16 +177,13 @@ def _as_now(path: str, base: Mapping[str, str], log: Sequence[Amendment]) -> str
     """A file with its changed parts laid over it, so that lines that only moved have their new numbers; None where the
     prompt never held all of it."""
     now = base.get(path)
-    try:
-        for entry in log:
-            if entry.path == path and entry.kind in (ChangeKind.REMOVED, ChangeKind.MOVED):
-                now = None
-            elif entry.path == path and entry.kind is ChangeKind.RESTORED:
-                now = base.get(path)
-            elif entry.path == path:
-                now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)
-    except ValueError:  # written by an earlier version, which did not say which lines its parts replace
-        return None
+    for entry in log:
+        if entry.path == path and entry.kind in (ChangeKind.REMOVED, ChangeKind.MOVED):
+            now = None
+        elif entry.path == path and entry.kind is ChangeKind.RESTORED:
+            now = base.get(path)
+        elif entry.path == path:
+            now = entry.text if entry.whole else None if now is None else laid_over(now, entry.text)
     return now
 
 

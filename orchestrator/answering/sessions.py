@@ -40,7 +40,7 @@ NOUNS = """
 
 APPLICATION = 0x4C4F5245  # "LORE", in the file's header
 
-MIGRATIONS = (
+SCHEMA = (
     """
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY,
@@ -50,6 +50,7 @@ MIGRATIONS = (
         title TEXT NOT NULL,
         created REAL NOT NULL,
         used REAL NOT NULL,
+        variant TEXT NOT NULL DEFAULT '',
         UNIQUE (uid, name)
     );
     CREATE INDEX sessions_by_use ON sessions (uid, used);
@@ -67,8 +68,6 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE TRIGGER turns_stand BEFORE UPDATE ON turns
         BEGIN SELECT RAISE(ABORT, 'turns are never changed'); END;
-    """,
-    """
     CREATE TABLE gists (
         session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         first INTEGER NOT NULL,
@@ -79,25 +78,17 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE TRIGGER gists_stand BEFORE UPDATE ON gists
         BEGIN SELECT RAISE(ABORT, 'gists are never changed'); END;
-    """,
-    """
     CREATE TABLE karma (
         session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
         shown TEXT NOT NULL
     );
-    """,
-    # A turn's rowid in `said` is its session's id << 24, plus its number: no session has 16 million turns.
-    """
+    -- A turn's rowid is its session's id << 24, plus its number: no session has 16 million turns.
     CREATE VIRTUAL TABLE said USING fts5 (text, tokenize = 'porter unicode61 remove_diacritics 2');
-    INSERT INTO said (rowid, text) SELECT (session << 24) + number, text FROM turns;
     CREATE TRIGGER turns_are_said AFTER INSERT ON turns
         BEGIN INSERT INTO said (rowid, text) VALUES ((new.session << 24) + new.number, new.text); END;
     CREATE TRIGGER turns_are_unsaid AFTER DELETE ON turns
         BEGIN DELETE FROM said WHERE rowid = (old.session << 24) + old.number; END;
-    """,
-    "ALTER TABLE sessions ADD COLUMN variant TEXT NOT NULL DEFAULT ''",
-    # Sessions that may become episodes, and how many of their messages are told of.
-    """
+    -- Sessions that may become episodes, and how many of their messages are told of.
     CREATE TABLE episodes (
         session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
         told INTEGER NOT NULL
@@ -154,7 +145,7 @@ class SessionStore:
         """Opens or makes the database. Raises LoreError for a newer, foreign or damaged one. `key`: see `open_database`."""
         self.path = path
         with translated():
-            self.connection = open_database(path, MIGRATIONS, application=APPLICATION, key=key)
+            self.connection = open_database(path, SCHEMA, application=APPLICATION, key=key)
         self.connection.execute("PRAGMA synchronous = FULL")  # an answer is one write: it may cost a ms and be safe
         self.clock = clock
         self.lock = threading.RLock()

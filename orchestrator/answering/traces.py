@@ -63,7 +63,7 @@ DIGEST = 32  # bytes
 DAY = 86_400.0
 SWEPT = 0.05  # of the bytes that may be kept, when there are too many: sweeping is rare then
 LAST = "last"
-MIGRATIONS = (
+SCHEMA = (
     """
     CREATE TABLE traces (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -77,7 +77,10 @@ MIGRATIONS = (
         note TEXT NOT NULL DEFAULT '',
         size INTEGER NOT NULL,
         said BLOB NOT NULL,
-        prompt BLOB NOT NULL
+        prompt BLOB NOT NULL,
+        tokens INTEGER NOT NULL,
+        cached INTEGER NOT NULL,
+        strategy TEXT NOT NULL
     );
     CREATE INDEX traces_by_user ON traces (uid, number);
     CREATE INDEX traces_by_age ON traces (created);
@@ -89,8 +92,6 @@ MIGRATIONS = (
     );
     CREATE TABLE held (bytes INTEGER NOT NULL);
     INSERT INTO held VALUES (0);
-    """,
-    """
     CREATE TABLE firings (
         trace INTEGER NOT NULL REFERENCES traces (number) ON DELETE CASCADE,
         node TEXT NOT NULL,
@@ -104,11 +105,6 @@ MIGRATIONS = (
         PRIMARY KEY (trace, node)
     ) WITHOUT ROWID;
     CREATE INDEX traces_by_session ON traces (uid, session, number);
-    """,
-    """
-    ALTER TABLE traces ADD COLUMN tokens INTEGER;
-    ALTER TABLE traces ADD COLUMN cached INTEGER;
-    ALTER TABLE traces ADD COLUMN strategy TEXT;
     """,
 )
 FIGURES = """
@@ -259,7 +255,7 @@ class TraceStore:
         told = json.loads(zlib.decompress(said))
         return TraceReport(
             **dict(_row(*values)),
-            **{**told, "relevance": self._relevance(number, told.get("relevance"))},
+            **{**told, "relevance": self._relevance(number, told["relevance"])},
             note=note,
             prompt_bytes=sum(len(one.text.encode("utf-8", "surrogatepass")) for one in items),
             prompt=tuple(map(TracedItem.of, items)) if prompt else (),
@@ -280,10 +276,7 @@ class TraceStore:
 
     # -- below
 
-    def _relevance(self, number: int, decided: dict[str, Any] | None) -> TracedRelevance | None:
-        """None of a turn that an older version traced."""
-        if decided is None:
-            return None
+    def _relevance(self, number: int, decided: dict[str, Any]) -> TracedRelevance:
         names = ("node", "rule", "strength", "tokens", "recovered", "regretted")
         query = f"SELECT missed, {', '.join(names)} FROM firings WHERE trace = ? ORDER BY node"  # noqa: S608 - our own
         rows = self._read(query, number)
@@ -294,7 +287,7 @@ class TraceStore:
         return TracedRelevance(**decided, fired=tuple(fired))
 
     def _opened(self) -> sqlite3.Connection:
-        return open_database(self.path, MIGRATIONS, application=APPLICATION, key=self._key)
+        return open_database(self.path, SCHEMA, application=APPLICATION, key=self._key)
 
     def _found(self, uid: int, name: str) -> tuple[int, str]:
         """The number and the id. Raises NotFound, and InvalidRequest for the beginning of several."""

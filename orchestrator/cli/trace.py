@@ -112,8 +112,8 @@ def whole_page(report: Report) -> str:
             ("prompt", f"{count(lore['prompt']['tokens'])} tokens, {size(one['prompt_bytes'])}; --prompt prints it"),
             ("broke at", broke(lore["broke_at"])),
             ("memories", ", ".join(one["memories"])),
-            ("relevance", relevance(one.get("relevance"))),
-            *(("", firing(each)) for each in (one.get("relevance") or {}).get("fired", ())),
+            ("relevance", relevance(one["relevance"])),
+            *(("", firing(each)) for each in one["relevance"]["fired"]),
             ("vote", vote),
         )
     )
@@ -121,9 +121,7 @@ def whole_page(report: Report) -> str:
     return f"{head}\n\n{table_of_blocks}\n\nuser: {one['question']}\n\nassistant: {one['answer']}"
 
 
-def relevance(found: Report | None) -> str:
-    if found is None:
-        return ""
+def relevance(found: Report) -> str:
     named = f", variant {found['variant']}" if found["variant"] else ""
     left_out = ", ".join(sorted(found["excluded"])) or "nothing"
     return f"{found['mode']}{named}: without {left_out}; {count(found['tokens'])} tokens, estimated"

@@ -241,34 +241,22 @@ def known_behind(before: KnownText, entry: Amendment) -> KnownText:
     if entry.whole:
         return KnownText(whole=True)
     own = tuple((int(head[1]), int(head[2])) for head in EXCERPT.finditer(entry.text))
-    parts = entry_parts(entry)
+    parts = list(read_parts(entry.text))
     heads = tuple(replace(head, number=at) for head in before.heads if (at := line_now(head.number, parts)))
     spans = tuple(span for one in before.spans for span in span_now(one, parts))
     return KnownText(before.whole, (*spans, *own), heads)
 
 
-def entry_parts(entry: Amendment) -> list[ChangedPart] | None:
-    """None where it does not say what its parts stand for, as an earlier version wrote it: nobody can say what moved."""
-    try:
-        return list(read_parts(entry.text))
-    except ValueError:
-        return None
-
-
-def line_now(number: int, parts: Sequence[ChangedPart] | None) -> int | None:
+def line_now(number: int, parts: Sequence[ChangedPart]) -> int | None:
     """The number that a line has behind these parts; None where they replace it."""
-    if parts is None:
-        return None
     above = [part for part in parts if part.old_start < number]
     if any(number <= part.old_end for part in above):
         return None
     return number + sum((part.end - part.start) - (part.old_end - part.old_start) for part in above)
 
 
-def span_now(span: Span, parts: Sequence[ChangedPart] | None) -> list[Span]:
+def span_now(span: Span, parts: Sequence[ChangedPart]) -> list[Span]:
     """What of these lines the parts leave as they were, by the numbers that it has behind them."""
-    if parts is None:
-        return []
     first, last = span
     cuts = [part for part in parts if part.old_end >= first and part.old_start < last]
     starts = [first, *(max(first, part.old_end + 1) for part in cuts)]
@@ -283,7 +271,7 @@ def spans_now(span: Span, entries: Iterable[Amendment]) -> list[Span]:
     spans = [span]
     for entry in entries:
         if entry.kind in (ChangeKind.CHANGED, ChangeKind.ADDED) and not entry.whole:
-            parts = entry_parts(entry)
+            parts = list(read_parts(entry.text))
             spans = [now for one in spans for now in span_now(one, parts)]
         else:
             return []
@@ -307,10 +295,9 @@ def moved_heads(pieces: Iterable[CodexPiece], log: Sequence[Amendment]) -> Mappi
     """
     texts: dict[int, str] = {}
     for entry, before, _ in known_after(base_of(pieces), log):
-        parts = entry_parts(entry) if entry.kind is ChangeKind.CHANGED and not entry.whole else None
-        if before.heads and parts and (text := moved_text(before.heads, parts)):
-            texts[entry.number] = text
-    return texts
+        if before.heads and entry.kind is ChangeKind.CHANGED and not entry.whole:
+            texts[entry.number] = moved_text(before.heads, list(read_parts(entry.text)))
+    return {number: text for number, text in texts.items() if text}
 
 
 def moved_text(heads: Iterable[Head], parts: Sequence[ChangedPart]) -> str:

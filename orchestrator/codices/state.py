@@ -44,35 +44,19 @@ log = logging.getLogger("lorekeep.codices")
 SCHEMA = (
     """
     CREATE TABLE touched (codex TEXT NOT NULL, path TEXT NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (codex, path));
-    CREATE TABLE frozen (codex TEXT PRIMARY KEY, generation INTEGER NOT NULL, paths TEXT NOT NULL);
-    """,
-    """
     CREATE TABLE wished (codex TEXT PRIMARY KEY, tier TEXT, watch INTEGER);
-    """,
-    """
     CREATE TABLE compared (codex TEXT PRIMARY KEY, at REAL NOT NULL);
-    """,
-    """
     CREATE TABLE asked (codex TEXT PRIMARY KEY, at REAL NOT NULL);
     CREATE TABLE stood (
         codex TEXT NOT NULL, identity TEXT NOT NULL, base TEXT NOT NULL, view TEXT NOT NULL,
         PRIMARY KEY (codex, identity)
     );
-    """,
-    """
     CREATE TABLE halted (codex TEXT PRIMARY KEY);
-    """,
-    """
     CREATE TABLE sized (codex TEXT PRIMARY KEY, whole INTEGER NOT NULL, skeleton INTEGER, map INTEGER);
-    """,
-    """
-    DROP TABLE frozen;
     CREATE TABLE frozen (
         codex TEXT NOT NULL, tier TEXT NOT NULL, generation INTEGER NOT NULL, tokens INTEGER NOT NULL, levels TEXT NOT NULL,
         PRIMARY KEY (codex, tier)
     );
-    """,
-    """
     CREATE TABLE brought (
         codex TEXT PRIMARY KEY, files TEXT NOT NULL, tier TEXT NOT NULL, tokens INTEGER NOT NULL, levels TEXT NOT NULL
     );

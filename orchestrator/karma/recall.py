@@ -420,8 +420,8 @@ def karma_to_json(karma: PinnedKarma | None) -> str:
 
 
 def karma_from_json(text: str) -> PinnedKarma | None:
-    """What `karma_to_json` gave; earlier versions did not say what was left out."""
+    """What `karma_to_json` gave."""
     if not text:
         return None
-    frame, entries, *more = json.loads(text)
-    return PinnedKarma(tuple(ShownEntry(*one) for one in entries), frame, left_out=tuple(*more))
+    frame, entries, left_out = json.loads(text)
+    return PinnedKarma(tuple(ShownEntry(*one) for one in entries), frame, left_out=tuple(left_out))

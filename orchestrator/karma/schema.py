@@ -1,6 +1,7 @@
-"""The tables of the memories' database, and how each version became the next.
+"""The tables of the memories' database.
 
-memories   one row each; `number` orders them, `id` names them
+memories   one row each; `number` orders them, `id` names them; `judged`: how often it was said whether it was right;
+           `suggested`: an outcome that nobody confirmed yet
 citations  the code that a memory is about
 usage      how often a memory was shown and referenced, both decayed to the moment `at`
 days       what the turns of a user counted, a row a day
@@ -13,7 +14,7 @@ from orchestrator.karma.records import HIDDEN, MemoryState
 
 APPLICATION = 0x4C4F524B  # "LORK", in the file's header
 
-MIGRATIONS = (
+SCHEMA = (
     """
     CREATE TABLE memories (
         number INTEGER PRIMARY KEY,
@@ -46,19 +47,27 @@ MIGRATIONS = (
         "trigger" TEXT NOT NULL,
         watches TEXT,
         severity TEXT,
-        likeness TEXT NOT NULL
+        likeness TEXT NOT NULL,
+        judged INTEGER NOT NULL DEFAULT 0,
+        suggested TEXT
     );
     CREATE INDEX memories_by_owner ON memories (uid, kind, state, codex);
     CREATE INDEX memories_by_likeness ON memories (uid, kind, likeness);
     CREATE INDEX memories_by_subject ON memories (uid, subject, attribute) WHERE attribute <> '';
+    CREATE INDEX memories_about ON memories (uid, subject) WHERE subject <> '';
+    -- Episodes of one session are in a row; a search reads those beside one.
+    CREATE INDEX memories_by_session ON memories (uid, source, created) WHERE kind = 'episode';
+    -- Names of skills are in each prompt of their codex: without it all procedures of the user were read.
+    CREATE INDEX memories_by_codex ON memories (uid, codex, kind) WHERE codex IS NOT NULL;
+    -- The columns of the key come first: with another order SQLite 3.40 takes some for empty in its check of integrity.
     CREATE TABLE citations (
         memory INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,
         path TEXT NOT NULL,
         start INTEGER NOT NULL,
         end INTEGER NOT NULL,
-        digest TEXT NOT NULL,
         "commit" TEXT NOT NULL,
-        PRIMARY KEY (memory, path, start, end)
+        digest TEXT NOT NULL,
+        PRIMARY KEY (memory, path, start, end, "commit")
     ) WITHOUT ROWID;
     CREATE INDEX citations_by_path ON citations (path);
     CREATE TABLE usage (
@@ -80,10 +89,18 @@ MIGRATIONS = (
         INSERT INTO words (words, rowid, text, subject, attribute, domain)
         VALUES ('delete', old.number, old.text, old.subject, old.attribute, old.domain);
     END;
-    CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, text, subject, attribute, domain ON memories
+    -- Of an episode the detail may go; nothing else that a memory says ever changes.
+    CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, subject, attribute, domain ON memories
         BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
-    """,
-    """
+    CREATE TRIGGER memories_say BEFORE UPDATE OF text ON memories
+        WHEN old.kind <> 'episode' OR new.text <> old.summary
+        BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
+    CREATE TRIGGER memories_trimmed AFTER UPDATE OF text ON memories BEGIN
+        INSERT INTO words (words, rowid, text, subject, attribute, domain)
+        VALUES ('delete', old.number, old.text, old.subject, old.attribute, old.domain);
+        INSERT INTO words (rowid, text, subject, attribute, domain)
+        VALUES (new.number, new.text, new.subject, new.attribute, new.domain);
+    END;
     CREATE TABLE days (
         uid INTEGER NOT NULL,
         day INTEGER NOT NULL,
@@ -100,56 +117,6 @@ MIGRATIONS = (
         cold_ms REAL NOT NULL,
         PRIMARY KEY (uid, day)
     ) WITHOUT ROWID;
-    """,
-    # `judged`: how often it was said whether the memory was right; `suggested`: an outcome that nobody confirmed yet. Of an
-    # episode the detail may go; nothing else that a memory says ever changes.
-    """
-    ALTER TABLE memories ADD COLUMN judged INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE memories ADD COLUMN suggested TEXT;
-    DROP TRIGGER memories_stand;
-    CREATE TRIGGER memories_stand BEFORE UPDATE OF id, uid, kind, subject, attribute, domain ON memories
-        BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
-    CREATE TRIGGER memories_say BEFORE UPDATE OF text ON memories
-        WHEN old.kind <> 'episode' OR new.text <> old.summary
-        BEGIN SELECT RAISE(ABORT, 'what a memory says is never changed'); END;
-    CREATE TRIGGER memories_trimmed AFTER UPDATE OF text ON memories BEGIN
-        INSERT INTO words (words, rowid, text, subject, attribute, domain)
-        VALUES ('delete', old.number, old.text, old.subject, old.attribute, old.domain);
-        INSERT INTO words (rowid, text, subject, attribute, domain)
-        VALUES (new.number, new.text, new.subject, new.attribute, new.domain);
-    END;
-    """,
-    """
-    CREATE INDEX memories_about ON memories (uid, subject) WHERE subject <> '';
-    """,
-    # Episodes of one session stand in a row; a search reads what stands beside one.
-    """
-    CREATE INDEX memories_by_session ON memories (uid, source, created) WHERE kind = 'episode';
-    """,
-    # Earlier versions took moments that no calendar has, and each list with one of them failed.
-    """
-    UPDATE memories SET created = updated WHERE created <= 0 OR created >= 253402214400;
-    """,
-    # Names of skills stand in each block of their codex: without it all procedures of the user were read.
-    """
-    CREATE INDEX memories_by_codex ON memories (uid, codex, kind) WHERE codex IS NOT NULL;
-    """,
-    # A citation may be a commit, without a path: one memory may have several. The columns of the key come first: with
-    # another order SQLite 3.40 takes some for empty in its check of integrity.
-    """
-    ALTER TABLE citations RENAME TO cited_files;
-    CREATE TABLE citations (
-        memory INTEGER NOT NULL REFERENCES memories (number) ON DELETE CASCADE,
-        path TEXT NOT NULL,
-        start INTEGER NOT NULL,
-        end INTEGER NOT NULL,
-        "commit" TEXT NOT NULL,
-        digest TEXT NOT NULL,
-        PRIMARY KEY (memory, path, start, end, "commit")
-    ) WITHOUT ROWID;
-    INSERT INTO citations SELECT memory, path, start, end, "commit", digest FROM cited_files;
-    DROP TABLE cited_files;
-    CREATE INDEX citations_by_path ON citations (path);
     """,
 )
 

@@ -45,7 +45,7 @@ from orchestrator.karma.records import (
     WatchedText,
     without_package,
 )
-from orchestrator.karma.schema import APPLICATION, CURRENT, MIGRATIONS, OF_USER
+from orchestrator.karma.schema import APPLICATION, CURRENT, OF_USER, SCHEMA
 from orchestrator.karma.sizes import micro_of, summary_of
 
 TRUST_UP, TRUST_DOWN = 0.05, -0.10
@@ -113,7 +113,7 @@ class MemoryStore:
         self.path = path
         self.kinds = kinds
         with translated():
-            self._connection = open_database(path, MIGRATIONS, application=APPLICATION, key=key)
+            self._connection = open_database(path, SCHEMA, application=APPLICATION, key=key)
         self._connection.execute("PRAGMA synchronous = FULL")  # a memory is a rare write: it may cost a ms and be safe
         self._clock = clock
         self._lock = threading.RLock()

@@ -24,10 +24,7 @@ WHOLE = "this model's memory cannot be cut in ranges: checkpoints end where floo
 
 def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool, away: str = "") -> CacheReply:
     """Tokens, bytes and segments. Without a GPU the cells lie in RAM, and `vram.memory` says so. `away`: why no model is
-    loaded.
-
-    Checkpoints lie on disk alone: the figures of a tier in RAM, and of padding, are zeros that clients may still read.
-    """
+    loaded."""
     count = Counter({name: int(value) for name, value in snapshot.counters.items()})  # 0 for what is not counted yet
     prompt, cached, disk = count["prompt_tokens"], count["cached_tokens"], count["disk_tokens"]
     drafted, accepted = count["drafted_tokens"], count["accepted_tokens"]
@@ -35,18 +32,13 @@ def cache_report(snapshot: EngineSnapshot, *, on_gpu: bool, ranges: bool, away: 
     return CacheReply(
         tiers=CacheTiers(
             vram=tier(cached - disk, prompt, snapshot.kv_bytes, "VRAM" if on_gpu else "RAM"),
-            ram=tier(0, prompt, 0, "RAM"),
             disk=tier(disk, prompt, count["tier_disk_bytes"], "disk"),
         ),
-        tokens=CacheTokens(
-            prompt=prompt, cached=cached, computed=prompt - cached, generated=count["generated_tokens"], padded=0
-        ),
+        tokens=CacheTokens(prompt=prompt, cached=cached, computed=prompt - cached, generated=count["generated_tokens"]),
         hit_rate=share(cached, prompt),
         segments=count["tier_segments"],
-        evictions=Evictions(
-            vram_tokens=count["evicted_tokens"], ram_segments=0, disk_segments=count["tier_disk_evicted"]
-        ),
-        restores=Restores(ram_segments=0, disk_segments=count["tier_disk_hits"], bytes=count["tier_restored_bytes"]),
+        evictions=Evictions(vram_tokens=count["evicted_tokens"], disk_segments=count["tier_disk_evicted"]),
+        restores=Restores(disk_segments=count["tier_disk_hits"], bytes=count["tier_restored_bytes"]),
         faults=CacheFaults(
             misses=count["tier_misses"],
             damaged=count["tier_damaged"],

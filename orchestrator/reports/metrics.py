@@ -19,9 +19,8 @@ TOKENS = {
     "cached": "prompt tokens that were at hand",
     "computed": "prompt tokens that were computed",
     "generated": "tokens of answers",
-    "padded": "tokens computed to fill steps",
 }
-PLACES = {"vram": "the live cache", "ram": "checkpoints in RAM", "disk": "checkpoints on disk"}
+PLACES = {"vram": "the live cache", "disk": "checkpoints on disk"}
 FAULTS = {
     "misses": ("checkpoint_misses", "checkpoints that were gone when they were wanted"),
     "damaged": ("checkpoint_damaged", "checkpoints whose checksum was wrong"),

@@ -6,7 +6,6 @@ Every key keeps where it came from; `describe` shows them as a table with value,
 
 import difflib
 import json
-import logging
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -27,11 +26,6 @@ ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistype
 PREFIX = "LORE_"
 SHORT = {"LORE_MODEL": "model.path", "LORE_SOCKET": "serve.socket", "LORE_TCP": "serve.tcp", "LORE_LOG": "log.level"}
 NOT_SETTINGS = {"LORE_CONFIG", "LORE_DEBUG", "LORE_ENGINE_KEY"}  # read by the command line itself
-WITHOUT_EFFECT = {  # read, so that a configuration of an earlier version is no error
-    "storage.checkpoint_ram_share": "the system's page cache keeps recent checkpoints in memory",
-}
-
-log = logging.getLogger("lorekeep.settings")
 
 Values = Mapping[str, Any]  # dotted key: value
 
@@ -51,17 +45,9 @@ def load(environ: Mapping[str, str], *, config: Path | None = None, options: Val
     sources = [(str(file), read_file(file)) for file in files]
     sources += [(name, {key: value}) for name, key, value in variables(environ)]
     sources += [(f"option --{option_of(key)}", {key: v}) for key, v in (options or {}).items()]
-    sources = [(origin, in_effect(origin, found)) for origin, found in sources]
     values = {key: value for _, found in sources for key, value in found.items()}
     origins = {key: origin for origin, found in sources for key in found}
     return LoadedSettings(validated(values, origins), origins, files)
-
-
-def in_effect(origin: str, values: Values) -> dict[str, Any]:
-    """All but settings that have no effect any more, which are logged."""
-    for key in values.keys() & WITHOUT_EFFECT.keys():
-        log.warning("%s: %s has no effect any more: %s", origin, key, WITHOUT_EFFECT[key])
-    return {key: value for key, value in values.items() if key not in WITHOUT_EFFECT}
 
 
 def option_of(key: str) -> str:

@@ -370,10 +370,9 @@ class CacheTier(ReplyShape):
 
 
 class CacheTiers(ReplyShape):
-    """The three cache tiers, the fastest first."""
+    """The two cache tiers."""
 
     vram: CacheTier = Field(description="the live caches; without a GPU in RAM")
-    ram: CacheTier = Field(description="checkpoints in memory")
     disk: CacheTier = Field(description="checkpoints on disk")
 
 
@@ -384,23 +383,20 @@ class CacheTokens(ReplyShape):
     cached: int = Field(description="of these: needed no computing")
     computed: int = Field(description="the others")
     generated: int = Field(description="of answers")
-    padded: int = Field(description="computed to fill a step")
 
 
 class Evictions(ReplyShape):
     """What was evicted."""
 
     vram_tokens: int = Field(description="of live caches")
-    ram_segments: int = Field(description="checkpoints in memory")
     disk_segments: int = Field(description="checkpoints on disk")
 
 
 class Restores(ReplyShape):
     """What was restored into a live cache."""
 
-    ram_segments: int = Field(description="checkpoints from memory")
     disk_segments: int = Field(description="checkpoints from disk")
-    bytes: int = Field(description="of both")
+    bytes: int = Field(description="of these")
 
 
 class CacheFaults(ReplyShape):

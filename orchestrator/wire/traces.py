@@ -19,9 +19,9 @@ class TraceRow(ReplyShape):
     session: str | None = Field(description="its conversation, by the name that it had then")
     title: str = Field(description="the beginning of the question")
     vote: Vote | None = Field(description="yours; none: not given")
-    tokens: int | None = Field(description="of its prompt; none: an older version traced it")
-    cached: int | None = Field(description="of these: needed no computing; none: an older version traced it")
-    strategy: str | None = Field(description="that was chosen for it; none: an older version traced it")
+    tokens: int = Field(description="of its prompt")
+    cached: int = Field(description="of these: needed no computing")
+    strategy: str = Field(description="that was chosen for it")
 
 
 class TraceRows(ReplyShape):
@@ -95,7 +95,7 @@ class TraceReport(TraceRow):
     finish_reason: str = Field(description="stop, length or tool_calls")
     note: str = Field(description="yours, with the vote; may be empty")
     memories: tuple[str, ...] = Field(description="ids of those that the prompt held")
-    relevance: TracedRelevance | None = Field(None, description="none: an older version traced it")
+    relevance: TracedRelevance = Field(description="what the relevance gate left out, and whether it was right")
     prompt_bytes: int = Field(description="of the prompt's text")
     lore: Lore = Field(description="as the answer had it")
     prompt: tuple[TracedItem, ...] = Field(

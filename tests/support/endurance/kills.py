@@ -1,20 +1,18 @@
 """SIGKILL at a random moment of six kinds of work; then the daemon starts, answers right, and has what it promised.
 
 load      of a codex anew           edit     of a watched file          rebase   another branch is checked out
-ask       of several questions      migrate  a database of the first    yield    lore pause, lore resume
-                                             version, at the start
+ask       of several questions      start    of the daemon              yield    lore pause, lore resume
 """
 
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +21,6 @@ from private_daemon import PrivateDaemon
 from report import Row, at_most
 from support.endurance.parts import Amount, Said, asked, asks, at_least, messages, opens
 from support.house import codebase, living, over_socket, reply, shown, until, write_vault
-
-from codex.catalog.databases import open_database
-from orchestrator.answering.sessions import APPLICATION, MIGRATIONS
 
 CASE = "kills"
 FILES = 60
@@ -81,8 +76,8 @@ class Killing:
 
     def kill_in(self, work: Callable[[], None]) -> None:
         """At a random moment of the work; every second time the engine is killed with it."""
-        if work == self.migrate:
-            self.migrate()
+        if work == self.start:
+            self.start()
         else:
             with ThreadPoolExecutor(1) as pool:
                 working = pool.submit(work)
@@ -104,7 +99,7 @@ class Killing:
     # -- the works
 
     def works(self) -> tuple[Callable[[], None], ...]:
-        return self.load, self.ask, self.edit, self.rebase, self.migrate, self.giving_way
+        return self.load, self.ask, self.edit, self.rebase, self.start, self.giving_way
 
     def load(self) -> None:
         self.extra += 1
@@ -149,11 +144,8 @@ class Killing:
         with suppress(AssertionError, httpx2.HTTPError):
             until(lambda: self.zebra().text.startswith(self.code), CHANCE_S)
 
-    def migrate(self) -> None:
-        """The conversations as the first version kept them; the daemon that migrates them is killed as it starts."""
+    def start(self) -> None:
         self.daemon.stop()
-        (path,) = (self.daemon.folder / "data").rglob("sessions.sqlite3")
-        as_first_version(path)
         process = self.daemon.launch((), {})
         threading.Event().wait(self.chance.random() * CHANCE_S)
         with suppress(ProcessLookupError):  # it leads no group yet
@@ -200,24 +192,6 @@ class Killing:
         for at in range(AT_ONCE):
             there += Counter(f"talk-{at}: {text}" for text in messages(self.daemon, f"talk-{at}"))
         return (Counter(self.kept) - there).total()
-
-
-def as_first_version(path: Path) -> None:
-    old = path.with_suffix(".first")
-    old.unlink(missing_ok=True)
-    with closing(open_database(old, MIGRATIONS[:1], application=APPLICATION)):
-        pass
-    with closing(sqlite3.connect(old)) as database, database:
-        database.execute("ATTACH ? AS now", (str(path),))
-        for table in ("sessions", "turns"):
-            names = ", ".join(row[1] for row in database.execute(f"PRAGMA main.table_info({table})"))
-            database.execute(f"INSERT INTO main.{table} ({names}) SELECT {names} FROM now.{table}")
-        database.commit()
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    for left in ("-wal", "-shm"):
-        path.with_name(path.name + left).unlink(missing_ok=True)
-        old.with_name(old.name + left).unlink(missing_ok=True)
-    old.replace(path)
 
 
 def kills(amount: Amount) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from formatters.calls import PLAIN_CALLS
 from formatters.context import CallView, GistView, StateView, TurnView
 from orchestrator.answering import sessions as sessions_module
 from orchestrator.answering.conversations import Conversation, Conversations, key_of, state_of_messages
-from orchestrator.answering.sessions import MIGRATIONS, SessionStore, StoredTurn
+from orchestrator.answering.sessions import SCHEMA, SessionStore, StoredTurn
 from orchestrator.errors import NAMED_AT_MOST, Conflict, InvalidRequest, LoreError, NotFound
 from orchestrator.prompt.composing import TokenCache
 from orchestrator.service import Message, ToolCall
@@ -200,7 +200,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_file_of_a_newer_version_is_refused_untouched(store, path):
-    store.connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    store.connection.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
     store.close()
     before = path.read_bytes()
     with pytest.raises(LoreError, match="version"):
@@ -227,13 +227,13 @@ def test_a_damaged_file_is_refused(path):
 def test_the_file_is_copied_before_a_migration(store, path, monkeypatch):
     store.create(ALICE, "demo", "kept")
     store.close()
-    monkeypatch.setattr(sessions_module, "MIGRATIONS", (*MIGRATIONS, "ALTER TABLE sessions ADD COLUMN pinned INTEGER;"))
+    monkeypatch.setattr(sessions_module, "SCHEMA", (*SCHEMA, "ALTER TABLE sessions ADD COLUMN pinned INTEGER;"))
     newer = SessionStore(path)
     assert newer.get(ALICE, "kept").name == "kept"
     newer.close()
-    copy = sqlite3.connect(path.with_name(f"{path.name}.before-{len(MIGRATIONS) + 1}"))
+    copy = sqlite3.connect(path.with_name(f"{path.name}.before-{len(SCHEMA) + 1}"))
     assert copy.execute("SELECT name FROM sessions").fetchall() == [("kept",)]
-    assert copy.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    assert copy.execute("PRAGMA user_version").fetchone() == (len(SCHEMA),)
     copy.close()
 
 
@@ -323,17 +323,9 @@ def test_gists_are_kept_in_their_order_beside_all_turns_and_go_with_their_conver
     again.close()
 
 
-def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions_also_after_a_migration(path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(sessions_module, "MIGRATIONS", MIGRATIONS[:3])
-        old = SessionStore(path)
-        with old.writing() as database:  # as that version wrote them
-            for uid in (1, 2):
-                question = f"Where do herons nest, {uid}?"
-                database.execute("INSERT INTO sessions VALUES (?, ?, ?, 'demo', '', 1, 1)", (uid, f"of-{uid}", uid))
-                database.execute("INSERT INTO turns VALUES (?, 0, 'user', ?, '', '', '', '', 1)", (uid, question))
-        old.close()
-    store = SessionStore(path)
+def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions(store):
+    for uid in (1, 2):
+        store.append(store.create(uid, "demo", f"of-{uid}").id, [StoredTurn("user", f"Where do herons nest, {uid}?")])
     store.append(store.get(1, "of-1").id, [StoredTurn("assistant", "A heron's nest: in trees.")])
     found = store.find(1, 'heron" OR', 10)
     assert {(one.session, one.number, one.role) for one in found} == {("of-1", 0, "user"), ("of-1", 1, "assistant")}
@@ -341,7 +333,6 @@ def test_what_was_said_is_found_by_its_words_in_the_users_own_sessions_also_afte
     assert store.find(1, "heron", 10) == []
     assert [one.session for one in store.find(2, "heron", 10)] == ["of-2"]
     assert store.read("SELECT count(*) FROM said") == [(1,)]
-    store.close()
 
 
 def test_the_first_variant_of_a_session_stays_over_a_restart(tmp_path):

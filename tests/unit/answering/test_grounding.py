@@ -121,7 +121,8 @@ def test_an_attached_file_may_be_cited_by_its_name() -> None:
 
 def test_an_amended_file_is_checked_as_it_was_told() -> None:
     whole = Amendment(1, "src/b.py", ChangeKind.CHANGED, "d", "new\n" * 40)
-    part = Amendment(2, "src/c.py", ChangeKind.CHANGED, "e", "lines 5-6, go:\ndef go():\n    return 1\n", whole=False)
+    text = "lines 5-6, go, in place of lines 5-5:\ndef go():\n    return 1\n"
+    part = Amendment(2, "src/c.py", ChangeKind.CHANGED, "e", text, whole=False)
     on = ground(piece("src/a.py"), log=(whole, part))
     assert valid("src/b.py:40, src/c.py:5-6", on)
     assert said("src/c.py:7", on) == [("src/c.py:7-7", "these lines were not shown")]

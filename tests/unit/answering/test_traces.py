@@ -1,8 +1,6 @@
 """Turns kept for a time: each text once, the oldest gone first, one user's apart from another's."""
 
-import json
 import logging
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +9,7 @@ import pytest
 from support.small_disk import small_disk
 from support.traced import check, composed, traced
 
-from codex.catalog.databases import open_database
-from orchestrator.answering.traces import APPLICATION, MIGRATIONS, TracedTurn, TraceKeeper, TraceStore
+from orchestrator.answering.traces import TracedTurn, TraceKeeper, TraceStore
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import Kind
@@ -316,22 +313,3 @@ def test_a_user_s_traces_are_weighed_and_purged_alone(opened: Callable[..., Trac
     assert (store.kept(1000), names(store, 1001)) == ((0, 0), ["theirs"])
     assert store.kept(1001) == (1, store.held)
     check(store)
-
-
-def test_a_trace_of_an_older_version_is_read_and_tells_nothing_of_relevance(
-    opened: Callable[..., TraceStore], tmp_path: Path
-) -> None:
-    path = tmp_path / "traces.sqlite3"
-    open_database(path, MIGRATIONS[:1], application=APPLICATION).close()  # as that version made it
-    store = opened()
-    store.keep(thanks("old"))
-    (said,) = store._read("SELECT said FROM traces")[0]
-    words = json.loads(zlib.decompress(said))
-    del words["relevance"]
-    with store._writing() as database:
-        database.execute("UPDATE traces SET said = ?", (zlib.compress(json.dumps(words).encode()),))
-    found = store.get(1000, "old")
-    assert (found.relevance, found.answer) == (None, "You are welcome.")
-    with store._writing() as database:
-        database.execute("UPDATE traces SET tokens = NULL, cached = NULL, strategy = NULL")
-    assert store.all_of(1000, 1)[0].cached is None

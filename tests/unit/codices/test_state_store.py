@@ -1,7 +1,5 @@
 """What was wished of a codex, what floors were made of, and what questions touched."""
 
-import sqlite3
-
 import pytest
 
 from codex.errors import DiskFull
@@ -134,22 +132,6 @@ def test_damage_that_shows_late_begins_it_again_too(tmp_path):
     assert dict(ledger.touched("a")) == {}
     ledger.asked("a", ["x.py"])
     assert ledger.touched("a") == {"x.py": 1}
-
-
-def test_a_file_of_the_last_version_keeps_what_it_held(tmp_path):
-    path = tmp_path / "l.sqlite3"
-    with sqlite3.connect(path) as database:
-        database.executescript(
-            "CREATE TABLE touched (codex TEXT NOT NULL, path TEXT NOT NULL, times INTEGER NOT NULL, "
-            "PRIMARY KEY (codex, path)); "
-            "CREATE TABLE frozen (codex TEXT PRIMARY KEY, generation INTEGER NOT NULL, paths TEXT NOT NULL); "
-            "INSERT INTO touched VALUES ('a', 'x.py', 3); PRAGMA user_version = 1;"
-        )
-    database.close()
-    ledger = CodexStateStore(path)
-    assert ledger.touched("a") == {"x.py": 3}
-    ledger.wish("a", tier="none")
-    assert ledger.wishes("a").tier == "none"
 
 
 @pytest.mark.parametrize("name", ["wal", "shm"])

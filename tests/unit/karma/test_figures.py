@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.small_service import own_folder
 
-from codex.catalog.databases import open_database
 from orchestrator.karma.figures import (
     OUTCOME_VALUES,
     Growth,
@@ -23,7 +22,6 @@ from orchestrator.karma.figures import (
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion
 from orchestrator.karma.records import DAY_S, DecisionOutcome, Kind, NewMemory
-from orchestrator.karma.schema import APPLICATION, MIGRATIONS
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
@@ -231,16 +229,6 @@ def test_the_sum_of_turns_is_what_was_counted_turn_by_turn(turns: list[TurnCount
     assert astuple(store.turn_counts(ME)) == pytest.approx(
         [sum(column) for column in zip(*map(astuple, turns), strict=True)]
     )
-    store.close()
-
-
-def test_memories_of_an_older_version_are_counted_from_its_migration_on(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "old.sqlite3"
-    open_database(path, MIGRATIONS[:1], application=APPLICATION).close()
-    store = MemoryStore(path, clock)
-    assert store.turn_counts(ME) == TurnCounts()
-    store.shown(ME, {}, counts=TurnCounts(turns=1))
-    assert store.turn_counts(ME).turns == 1
     store.close()
 
 

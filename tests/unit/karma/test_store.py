@@ -11,7 +11,6 @@ import pytest
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, NotFound
 from orchestrator.karma.changes import MERGED_WITHIN_S, MOST_TEXT
 from orchestrator.karma.records import CodeCitation, DecisionOutcome, Kind, MemoryState, NewMemory
-from orchestrator.karma.schema import MIGRATIONS
 from orchestrator.karma.store import MemoryStore
 
 ME, OTHER = 1000, 1001
@@ -225,20 +224,6 @@ def test_a_file_of_a_newer_version_is_refused_and_stays(tmp_path: Path) -> None:
     with pytest.raises(LoreError, match="newer"):
         MemoryStore(path)
     assert path.read_bytes() == before
-
-
-def test_a_moment_that_no_calendar_has_is_mended_when_an_older_file_is_opened(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "memories.sqlite3"
-    store = MemoryStore(path, clock)
-    made = store.add(fact(evidence=(CodeCitation("a.py", 1, 2, "d"), CodeCitation("b.py"))))
-    store.close()
-    with closing(sqlite3.connect(path)) as older, older:
-        older.execute("UPDATE memories SET created = 260000000000.0")
-        older.execute("DROP INDEX memories_by_codex")  # came later
-        older.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 3}")
-    store = MemoryStore(path, clock)
-    assert [(one.created, one.evidence) for one in store.all_of(ME)] == [(clock.now, made.evidence)]
-    store.close()
 
 
 def test_while_another_program_holds_the_file_a_write_is_refused_and_reading_goes_on(

@@ -286,13 +286,6 @@ def test_a_wrong_value_is_refused_in_words_of_its_file(files, text, words):
     assert caught.value.message.endswith(f"config.toml: {words}")
 
 
-def test_a_setting_that_has_no_effect_any_more_is_read_with_a_notice(files, caplog):
-    environ = files(user="[storage]\ncheckpoint_ram_share = 0.5") | {"LORE_STORAGE__CHECKPOINT_RAM_SHARE": "0.1"}
-    loaded = load(environ)
-    assert (loaded.settings, loaded.origins) == (Settings(), {})
-    assert caplog.text.count("storage.checkpoint_ram_share has no effect any more") == 2
-
-
 @pytest.mark.parametrize(
     "text",
     [

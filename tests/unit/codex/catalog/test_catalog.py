@@ -55,18 +55,6 @@ def test_why_a_generation_was_made_is_told_after_a_restart_and_goes_with_it(tmp_
     again.close()
 
 
-def test_generations_of_the_first_version_have_no_reason(tmp_path: Path) -> None:
-    """That version did not keep it."""
-    with sqlite3.connect(tmp_path / "c.sqlite") as database:
-        database.executescript(f"{SCHEMA[0]}; PRAGMA user_version = 1")
-        database.execute("INSERT INTO codex VALUES (1, 'one', '/src/one#', '[\"/src/one\"]', '{}')")
-        database.execute("INSERT INTO generation VALUES (1, 1, 1, 'main', 'abc', 2, '{}', '[]')")
-    database.close()
-    catalog = Catalog(tmp_path / "c.sqlite")
-    assert catalog.generation("one") == Generation("one", 1, TreeState("main", "abc", 2), ())
-    catalog.close()
-
-
 def test_equal_bytes_are_stored_once_and_dropped_with_their_last_holder(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c.sqlite")
     for name in ["one", "two"]:

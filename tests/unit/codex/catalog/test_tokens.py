@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from codex.catalog.databases import open_database
-from codex.catalog.tokens import SCHEMA, TokenStore
+from codex.catalog.tokens import TokenStore
 
 
 class Words:
@@ -130,14 +129,3 @@ def flipped(value: object) -> object:
             return bytes([value[0] ^ 1, *value[1:-1], value[-1] ^ 1])
         case _:
             return f"{int(str(value)[0], 16) ^ 1:x}{str(value)[1:]}"
-
-
-def test_a_store_of_before_there_were_checksums_is_begun_again_and_leaves_no_copy(tmp_path: Path) -> None:
-    path = tmp_path / "tokens.sqlite"
-    old = open_database(path, SCHEMA[:1])
-    old.execute("INSERT INTO tokens (tokenizer, text, count, ids) VALUES ('words', 'x', 1, x'00000000')")
-    old.close()
-    store = TokenStore(path)
-    assert store.bytes() == 0
-    assert store.counts(Words(), ["a b"]) == [2]
-    assert list(tmp_path.glob("*before*")) == []
