@@ -12,12 +12,13 @@ A text without definitions is represented by its first lines. A *body* is the wh
 levels a codex moves, and gives budget and costs in tokens.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from math import sqrt
+from types import MappingProxyType
 
 from codex.documents import Document
 from codex.outline.symbols import Outline, Symbol, first_lines, outline
@@ -135,14 +136,16 @@ def values(files: Sequence[FileSigns]) -> dict[str, float]:
     return {one.path: value(one) for one in files}
 
 
-def levels(files: Sequence[GradedFile], budget: int, least: FileLevel = FileLevel.NOTHING) -> dict[str, FileLevel]:
-    """The level of each file, from `least` up, so that all cost at most `budget` together: again and again the raise that
-    gives the most value for a token, of all that still fit.
+def levels(
+    files: Sequence[GradedFile], budget: int, start: Mapping[str, FileLevel] = MappingProxyType({})
+) -> dict[str, FileLevel]:
+    """The level of each file, from that of `start` up, so that all cost at most `budget` together: again and again the
+    raise that gives the most value for a token, of all that still fit. What `start` does not name starts at NOTHING.
 
     No raise fits in what is left: at least 95 % of the budget are used where one of at most 5 % is left. A larger budget
-    never has less value. Requires that `least` fits.
+    never has less value. Requires that `start` fits.
     """
-    chosen = {one.path: _freely(one, least) for one in files}
+    chosen = {one.path: _freely(one, start.get(one.path, FileLevel.NOTHING)) for one in files}
     left = budget - sum(one.cost(chosen[one.path]) for one in files)
     waiting = [raised for one in files for raised in _best_raise(one, chosen[one.path], left)]
     heapify(waiting)

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from codex.catalog.databases import SqliteBytesCache, pages
 from codex.catalog.generations import FileEntry
@@ -50,6 +51,7 @@ GRADED_BYTES = 24 << 20  # of source that is outlined for a map: about 20 s on o
 # Skeletons of ten well-known codebases were 9 to 15 % of their source; one far below that would hold no definitions, so a
 # codex whose share at this rate does not fit is not outlined for one.
 LEAST_SKELETON = 0.03
+LINES_FIRST = 0.2  # of a map's room: a file that is named can be asked for, and skeletons would leave few lines (0020)
 CANDIDATES = 3  # times the budget: of a codex that is not counted so much is, the rest has no chance
 _VERSION = f"{OUTLINE_VERSION}.2"
 
@@ -157,11 +159,13 @@ class Grading:
 
     @gc_pause()
     def of_map(self, budget: int, heading: int = 0) -> dict[str, FileLevel]:
-        """Lines, which have a heading of so many tokens, and skeletons."""
+        """Lines, which have a heading of so many tokens, for a share of the budget; then skeletons and more lines."""
         lines, told = self.tokens(FileLevel.LINE), self.tokens(FileLevel.SKELETON)
         if sum(told) <= budget:
-            return {one.path: FileLevel.SKELETON for one in self.entries}
-        return self._levels(list(zip(lines, told, strict=True)), budget - heading, FileLevel.NOTHING)
+            return self._skeletons()
+        room = budget - heading
+        named = self._levels([(one,) for one in lines], int(LINES_FIRST * room), {})
+        return self._levels(list(zip(lines, told, strict=True)), room, named)
 
     @gc_pause()
     def with_bodies(self, budget: int) -> dict[str, FileLevel]:
@@ -172,16 +176,26 @@ class Grading:
             (0, least, bodies[one.path]) if one.path in bodies else (0, least)
             for one, least in zip(self.entries, told, strict=True)
         ]
-        return self._levels(costs, budget, FileLevel.SKELETON)
+        return self._levels(costs, budget, self._skeletons())
 
     def tokens(self, level: FileLevel) -> list[int]:
         """Of each file at this level, as it is written."""
         return self.count([piece_text(self.known[one.path].piece(one.path, level)) for one in self.entries])
 
-    def _levels(self, costs: Sequence[tuple[int, ...]], budget: int, least: FileLevel) -> dict[str, FileLevel]:
-        worth = values(self._signs())
-        graded = [GradedFile(one.path, worth[one.path], cost) for one, cost in zip(self.entries, costs, strict=True)]
-        return levels(graded, budget, least)
+    def _skeletons(self) -> dict[str, FileLevel]:
+        return {one.path: FileLevel.SKELETON for one in self.entries}
+
+    def _levels(
+        self, costs: Sequence[tuple[int, ...]], budget: int, start: Mapping[str, FileLevel]
+    ) -> dict[str, FileLevel]:
+        graded = [
+            GradedFile(one.path, self._values[one.path], cost) for one, cost in zip(self.entries, costs, strict=True)
+        ]
+        return levels(graded, budget, start)
+
+    @cached_property
+    def _values(self) -> dict[str, float]:
+        return values(self._signs())
 
     def _signs(self) -> list[FileSigns]:
         ranks = centrality({path: one.gist for path, one in self.known.items()})
@@ -202,7 +216,7 @@ class Grading:
         about = [
             (0, least, one.size // BYTES_PER_TOKEN + HEADING) for one, least in zip(self.entries, told, strict=True)
         ]
-        likely = self._levels(about, CANDIDATES * budget, FileLevel.SKELETON)
+        likely = self._levels(about, CANDIDATES * budget, self._skeletons())
         chosen = [one for one in self.entries if likely[one.path] is FileLevel.BODY]
         texts = [piece_text(whole_piece(one)) for one in self.documents(chosen)]
         return {one.path: tokens for one, tokens in zip(chosen, self.count(texts), strict=True)}

@@ -71,7 +71,7 @@ def test_a_larger_budget_never_has_less_value(files, budget, more):
 def test_no_file_is_below_the_level_that_all_have(files, budget):
     files = [one for one in files if len(one.costs) >= FileLevel.SKELETON]
     least = sum(one.cost(FileLevel.SKELETON) for one in files)
-    chosen = levels(files, least + budget, FileLevel.SKELETON)
+    chosen = levels(files, least + budget, {one.path: FileLevel.SKELETON for one in files})
     assert all(level >= FileLevel.SKELETON for level in chosen.values())
     assert spent(files, chosen) <= least + budget
     assert chosen == naive(files, least + budget, FileLevel.SKELETON)

@@ -13,7 +13,7 @@ from codex.trees.sources import LoadSpec
 from formatters.context import CodexPiece
 from formatters.writers import piece_text
 from orchestrator.codices.building import Lines
-from orchestrator.codices.coverages import Grading, Outliner, most_telling, whole_piece
+from orchestrator.codices.coverages import LINES_FIRST, Grading, Outliner, most_telling, whole_piece
 
 
 def count(texts):
@@ -73,6 +73,19 @@ def test_what_others_use_comes_before_them_in_a_map(library, tmp_path):
     chosen = grading(library, tmp_path).of_map(12)
     assert chosen["core.py"] is FileLevel.SKELETON
     assert max(level for path, level in chosen.items() if path != "core.py") < FileLevel.SKELETON
+
+
+def test_a_fifth_of_a_maps_room_names_files_before_outlines_take_it(library, tmp_path):
+    code = tmp_path / "code"
+    for number in range(5):
+        bodies = [f"def step_{one}(value):\n    return value + {one}\n" for one in range(60)]
+        (code / f"user{number}.py").write_text("from core import used\n\n" + "\n".join(bodies))
+    library.load(LoadSpec((str(code),), "demo"))
+    one = grading(library, tmp_path)
+    room = sum(one.tokens(FileLevel.SKELETON)) // 2
+    assert sum(one.tokens(FileLevel.LINE)) < LINES_FIRST * room
+    chosen = one.of_map(room)
+    assert set(chosen.values()) == {FileLevel.LINE, FileLevel.SKELETON}, "every file is named, and some have outlines"
 
 
 def test_of_bodies_those_that_questions_touched_come_first(library, tmp_path):

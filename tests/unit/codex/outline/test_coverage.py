@@ -79,11 +79,10 @@ def test_bodies_go_to_the_most_valuable_for_a_token_and_what_does_not_fit_leaves
     worth = values(signs)
     costs = {"big.py": 900, "asked.py": 300, "b.py": 200, "a.py": 200}
     files = [GradedFile(path, worth[path], (0, 0, cost)) for path, cost in costs.items()]
+    outlines = dict.fromkeys(costs, FileLevel.SKELETON)
 
     def whole(budget: int) -> list[str]:
-        return sorted(
-            path for path, level in levels(files, budget, FileLevel.SKELETON).items() if level is FileLevel.BODY
-        )
+        return sorted(path for path, level in levels(files, budget, outlines).items() if level is FileLevel.BODY)
 
     assert whole(1_000) == ["a.py", "asked.py", "b.py"]
     assert whole(400) == ["asked.py"]
