@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from codex.settings import (
     AmendmentSettings,
-    IngestSettings,
     LibrarySettings,
     RemoteArchive,
     SecretSettings,
@@ -217,18 +216,6 @@ class CodexTable(Slice):
         SecretSettings.load_secret_names, description="load .env, keys and files in which a key was found"
     )
     watch: bool = Field(True, description="follow changes on disk, unless a load says otherwise")
-    debounce: Seconds = Field(
-        WatchSettings.debounce_s,
-        ge=0.01,
-        le=60,
-        description="changes are applied when nothing has changed for this long",
-    )
-    longest_wait: Seconds = Field(
-        WatchSettings.longest_wait_s, ge=0.1, le=600, description="and at the latest this long after the first"
-    )
-    longest_hold: Seconds = Field(
-        WatchSettings.longest_hold_s, ge=1, le=3600, description="how long a git that is at work is waited for"
-    )
     poll: Seconds = Field(
         WatchSettings.poll_s,
         ge=0.5,
@@ -252,7 +239,6 @@ class CodexTable(Slice):
         le=1,
         description="share of a codex's tokens that changes may reach before it gets a new generation",
     )
-    readers: int = Field(IngestSettings.readers, ge=1, le=64, description="threads that read and hash files")
 
 
 class EmbeddingSettings(Slice):
@@ -628,12 +614,8 @@ class Settings(Slice):
                 hidden=given.hidden,
             ),
             secrets=SecretSettings(load_secret_names=given.secrets, load_secret_contents=given.secrets),
-            ingest=IngestSettings(readers=given.readers),
             amendments=AmendmentSettings(whole_file_tokens=given.whole_file, rebase_share=given.rebase_share),
             watch=WatchSettings(
-                debounce_s=given.debounce,
-                longest_wait_s=given.longest_wait,
-                longest_hold_s=given.longest_hold,
                 poll_s=given.poll,
                 reconcile_s=given.reconcile,
             ),
