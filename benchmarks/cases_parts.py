@@ -44,7 +44,6 @@ from orchestrator.engine.checkpoints.coding import PLAIN, Coding, Sealed
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
-    HEADER,
     AnswerDelta,
     Completion,
     Encode,
@@ -54,9 +53,8 @@ from orchestrator.engine.messages import (
     Reason,
     bytes_to_ids,
     ids_to_bytes,
-    pack,
-    unpack,
 )
+from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.vocabulary import PATTERNS, read_ranks, read_table
 from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache

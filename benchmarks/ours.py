@@ -34,11 +34,11 @@ from orchestrator.engine.messages import (
     PutFloor,
     Sampling,
     Shutdown,
-    Wire,
     bytes_to_ids,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.transport import Wire
 
 GREEDY = Sampling()
 

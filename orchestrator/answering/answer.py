@@ -35,9 +35,9 @@ from orchestrator.answering.running import TurnLimits, job_within, within_window
 from orchestrator.answering.traces import TracedTurn, TraceKeeper
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.floors import Floors
-from orchestrator.engine.client.client import EngineClient, prompt_s
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse
+from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse, prompt_s
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import Severity

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.answering.question import PreparedQuestion
-from orchestrator.engine.client.client import EngineClient, prompt_s
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.client.client import EngineClient
+from orchestrator.engine.messages import Ids, prompt_s
 from orchestrator.prompt.composing import ID_BYTES, Assembled
 from orchestrator.service import Message
 from orchestrator.wire.answers import Departure

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from formatters.context import CodexView, IdentityView, ToolView
 from orchestrator.codices.state import CodexStateStore, FloorKey, ResidentIdentity
 from orchestrator.codices.successors import Questions
-from orchestrator.engine.client.client import EngineClient, prompt_s
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.messages import (
     Completion,
@@ -37,6 +37,7 @@ from orchestrator.engine.messages import (
     PrefillProgress,
     Reason,
     Urgency,
+    prompt_s,
 )
 from orchestrator.errors import EngineFailed, InvalidRequest, LoreError, NotFound, OverBudget, instead
 from orchestrator.prompt.composing import Floor

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from orchestrator.codices.floors import MOST_BYTES, Floors, IdentityFiles, ServingIdentities
-from orchestrator.engine.client.client import prompt_s
 from orchestrator.engine.client.supervisor import ChildState
+from orchestrator.engine.messages import prompt_s
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 

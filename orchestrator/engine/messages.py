@@ -2,22 +2,14 @@
 
 Every message is a frozen value of plain Python; token ids travel as bytes of uint32 in native order.
 The daemon owns ticket numbers; the child owns sequences, cells and llama.cpp.
-
-Messages travel in pickled batches behind a length (`pack`, `Wire`), over a socket pair that only the two ends hold. Pickle
-is safe here and nowhere else: both ends are ours, started together, and no third process has the descriptor.
+They travel as `transport` has it.
 """
 
-import pickle
-import socket
-import struct
-import threading
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, BinaryIO
 
 from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.model import ModelInfo
@@ -32,7 +24,6 @@ ALONE = "unsaved, of ticket "  # what such a pool is called that one ticket has
 MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
 # Upper bounds, in seconds, of what steps are counted by: from an answer's on a GPU to a full one on two cores.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-HEADER = struct.Struct("<Q")  # the length of a batch
 Ids = bytes
 
 
@@ -528,6 +519,17 @@ class PrefillCost:
 UNSEEN = PrefillCost(1.0, 1 / 4096)
 
 
+def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
+    """Seconds to compute positions [begin, end) of a prompt; None before the engine has reported its costs.
+
+    A token costs more the more cells stand before it: the rest of a long prompt takes longer than its beginning.
+    """
+    empty = counters.get("ms_per_token_empty", 0.0)
+    if not empty:
+        return None
+    return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000
+
+
 @dataclass(frozen=True)
 class StepTimes:
     """Steps by how long the backend took: counts by bucket of STEP_BOUNDS_S, the last one above them all; their sum."""
@@ -592,44 +594,3 @@ FromChild = (
     | Completion
     | EngineSnapshot
 )
-
-
-def pack(messages: Sequence[Any]) -> bytes:
-    body = pickle.dumps(tuple(messages), protocol=pickle.HIGHEST_PROTOCOL)
-    return HEADER.pack(len(body)) + body
-
-
-def unpack(body: bytes) -> tuple[Any, ...]:
-    messages: tuple[Any, ...] = pickle.loads(body)  # noqa: S301 - see the module's docstring
-    return messages
-
-
-class Wire:
-    """The child's blocking end. Any thread may send; one reads."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._sending = threading.Lock()
-
-    def send(self, messages: Sequence[Any]) -> None:
-        """Does nothing once the other end is gone: who reads notices that, and a child still has checkpoints to write."""
-        with self._sending, suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.sendall(pack(messages))
-
-    def receive(self) -> Iterator[Any]:
-        """Messages one by one until the other end closes, or is killed."""
-        with self._connection.makefile("rb") as stream:
-            while len(header := read(stream, HEADER.size)) == HEADER.size:
-                (size,) = HEADER.unpack(header)
-                body = read(stream, size)
-                if len(body) < size:
-                    return
-                yield from unpack(body)
-
-
-def read(stream: BinaryIO, size: int) -> bytes:
-    """So many bytes, or fewer at the end. An end that was killed with messages unread resets the connection."""
-    try:
-        return stream.read(size)
-    except ConnectionResetError:
-        return b""

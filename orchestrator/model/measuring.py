@@ -24,7 +24,7 @@ from codex.progress import progress_at
 from formatters.blocks import BlockKind
 from formatters.template import Literal, NoThink, Piece, Slot
 from governor.footprint import KvPlan
-from orchestrator.engine.client.client import EngineClient, prompt_s
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import (
     UNSAVED,
     AnswerDelta,
@@ -34,6 +34,7 @@ from orchestrator.engine.messages import (
     Outcome,
     PrefillProgress,
     Urgency,
+    prompt_s,
 )
 from orchestrator.engine.model import sample_file, shards
 from orchestrator.errors import Conflict, EngineFailed, InvalidRequest

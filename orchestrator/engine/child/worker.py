@@ -61,13 +61,13 @@ from orchestrator.engine.messages import (
     LoadFailed,
     Prepare,
     Shutdown,
-    Wire,
     bytes_to_ids,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.transport import Wire
 
 SNAPSHOT_SECONDS = 0.1
 IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follows at once does not wait for it

@@ -1,23 +1,13 @@
 """The engine as the daemon sees it: asynchronous calls, streams of one ticket's messages, and what survives a child.
 
-Floors, the grant and what is prepared are sent again to the next child. A call fails with its child. A ticket:
-
-    when the child ends it                             becomes
-    ------------------------------------------------   ------------------------------
-    waits behind suspects: that child never had it     handed in again, as it was
-    has sent no text, and is no replay                 handed in again, as a replay
-    has sent some of its answer, or is a replay        failed, with a retryable error
-
-Where a child ends because the memory is given away (`pause`), answers that have begun end or fail, and all others are
-handed in to the next child as they were.
-
-A suspect, a question that is a replay, may be what ends children. The next child gets suspects one by one, so that one
-that kills it takes nobody with it; all others wait for them, and go in together.
+Floors, the grant and what is prepared are sent again to the next child. A call fails with its child. `replay`
+says what becomes of tickets. Where a child ends because the memory is given away (`pause`), answers that have begun end or
+fail, and all others are handed in to the next child as they were.
 """
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +15,7 @@ from itertools import count
 
 from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.client.embedding import EmbeddingCalls, Embeddings
+from orchestrator.engine.client.replay import Suspects, UnendedTicket, after_end, suspects_of
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable, Supervisor
 from orchestrator.engine.embedding.port import EmbeddedTexts, EmbedFailed, Holds
 from orchestrator.engine.messages import (
@@ -51,7 +42,6 @@ from orchestrator.engine.messages import (
     Matched,
     MeasureKv,
     Outcome,
-    PrefillCost,
     PrefillProgress,
     PrefixMatch,
     Prepare,
@@ -82,12 +72,9 @@ PATIENCE_SECONDS = 60.0
 
 
 @dataclass(eq=False)
-class Running:
-    """A ticket without an outcome. `begun`: some text of its answer was sent, which cannot begin anew. `messages`: those
-    that nobody has read."""
+class Running(UnendedTicket):
+    """`messages`: those that nobody has read."""
 
-    job: InferenceJob
-    begun: bool = False
     messages: "asyncio.Queue[TicketMessage]" = field(default_factory=asyncio.Queue)
 
 
@@ -453,68 +440,3 @@ class Calls:
 
 def _lacks_floor(message: TicketMessage) -> bool:
     return isinstance(message, Completion) and message.reason is Reason.UNKNOWN_FLOOR
-
-
-# -- what becomes of tickets when their child ends: decides, and sends nothing
-
-
-@dataclass(frozen=True)
-class AfterEnd:
-    """Ticket numbers, but for the jobs that are handed in `again`, as replays."""
-
-    inside: tuple[int, ...]
-    failed: tuple[int, ...]
-    again: tuple[InferenceJob, ...]
-
-
-@dataclass(frozen=True)
-class Suspects:
-    """Those that no child has finished yet, by ticket, in order. The child has the first alone; with none it has all."""
-
-    tickets: tuple[int, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.tickets)
-
-    def has_turn(self, ticket: int) -> bool:
-        return self.tickets[:1] == (ticket,)
-
-    def after_first(self) -> "Suspects":
-        """Once the child has reported the end of the first."""
-        return Suspects(self.tickets[1:])
-
-    def without(self, ticket: int) -> "Suspects":
-        """Once nobody waits for its answer. The first stays until the child has ended it: it may still bring it down."""
-        return self if self.has_turn(ticket) else Suspects(tuple(one for one in self.tickets if one != ticket))
-
-    def next_jobs(self, waiting: Mapping[int, InferenceJob]) -> list[InferenceJob]:
-        """What the child gets now, of all that have no outcome."""
-        return [waiting[self.tickets[0]]] if self.tickets else list(waiting.values())
-
-
-def suspects_of(jobs: Iterable[InferenceJob]) -> Suspects:
-    """For a new child. Not the computing of a floor, which takes minutes that no question may wait for."""
-    return Suspects(tuple(job.ticket for job in jobs if job.replay > 0 and job.urgency is Urgency.INTERACTIVE))
-
-
-def after_end(running: Iterable[Running], suspects: Suspects) -> AfterEnd:
-    """The table above."""
-    inside = [one for one in running if not suspects or suspects.has_turn(one.job.ticket)]
-    failed = [one for one in inside if one.begun or one.job.replay]
-    return AfterEnd(
-        tuple(one.job.ticket for one in inside),
-        tuple(one.job.ticket for one in failed),
-        tuple(replace(one.job, replay=1) for one in inside if one not in failed),
-    )
-
-
-def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
-    """Seconds to compute positions [begin, end) of a prompt; None before the engine has reported its costs.
-
-    A token costs more the more cells stand before it, so the rest of a long prompt takes longer than
-    its beginning.
-    """
-    empty = counters.get("ms_per_token_empty", 0.0)
-    if not empty:
-        return None
-    return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000

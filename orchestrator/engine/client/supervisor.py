@@ -27,17 +27,9 @@ from enum import StrEnum
 from itertools import count
 from typing import Any
 
-from orchestrator.engine.messages import (
-    HEADER,
-    OVERRUN_STATUS,
-    EngineReady,
-    LoadFailed,
-    ModelLoading,
-    Shutdown,
-    pack,
-    unpack,
-)
+from orchestrator.engine.messages import OVERRUN_STATUS, EngineReady, LoadFailed, ModelLoading, Shutdown
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.transport import HEADER, pack, unpack
 
 log = logging.getLogger("lorekeep.engine")
 

@@ -54,7 +54,6 @@ from orchestrator.engine.messages import (
     Shutdown,
     TicketState,
     Tier,
-    Wire,
     bytes_to_ids,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
@@ -62,6 +61,7 @@ from orchestrator.engine.remote.answer import RemoteAnswer
 from orchestrator.engine.remote.fleet import Fleet, Served
 from orchestrator.engine.remote.replies import ServerFault, mistake
 from orchestrator.engine.remote.requests import Prompt, PromptWay, SentMessage, parts_of, request_of, unsupported
+from orchestrator.engine.transport import Wire
 
 log = logging.getLogger("lorekeep.engine")
 

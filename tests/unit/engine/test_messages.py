@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import HEADER, Cancel, DecodedText, Encode, Wire, pack, unpack
+from orchestrator.engine.messages import Cancel, DecodedText, Encode
+from orchestrator.engine.transport import HEADER, Wire, pack, unpack
 
 messages = st.lists(
     st.builds(Cancel, st.integers())

@@ -22,10 +22,10 @@ from orchestrator.engine.messages import (
     InferenceJob,
     PutFloor,
     Shutdown,
-    Wire,
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.transport import Wire
 
 FLOOR = list(range(50)) * 6
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times, threads_beside
 from orchestrator.engine.child.worker import Watchdog, Worker, overrun
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import Shutdown, Wire
+from orchestrator.engine.messages import Shutdown
 from orchestrator.engine.model import EngineSpec, default_threads
+from orchestrator.engine.transport import Wire
 
 CORES = len(os.sched_getaffinity(0))
 QUIET = CoreTimes(0.0, 0.0, 0.0)

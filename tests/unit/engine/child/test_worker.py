@@ -47,13 +47,12 @@ from orchestrator.engine.messages import (
     Reason,
     Sampling,
     Shutdown,
-    Wire,
     ids_to_bytes,
-    pack,
 )
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.transport import Wire, pack
 
 FLOOR = array("I", range(10))
 CALLS = ToolRules(HERMES, (OfferedTool("now", '{"properties": {}}'),))

@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.answering.inference import fault_of
-from orchestrator.engine.client.client import (
-    AfterEnd,
-    EngineClient,
-    Running,
-    Suspects,
-    after_end,
-    prompt_s,
-    suspects_of,
-)
+from orchestrator.engine.client.client import EngineClient, Running
+from orchestrator.engine.client.replay import AfterEnd, Suspects, after_end, suspects_of
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
@@ -34,6 +27,7 @@ from orchestrator.engine.messages import (
     Sampling,
     Urgency,
     ids_to_bytes,
+    prompt_s,
 )
 from orchestrator.engine.model import EngineSpec
 

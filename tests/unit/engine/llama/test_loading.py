@@ -16,8 +16,9 @@ from orchestrator.engine.child import worker
 from orchestrator.engine.child.worker import Watchdog
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.loading import PAGE, LoadProgress, faults, reported
-from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown, Wire
+from orchestrator.engine.messages import EngineReady, ModelLoading, Shutdown
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.transport import Wire
 
 MIB = 1 << 20
 
