@@ -59,7 +59,7 @@ pictures: install  ## docs/pictures anew, from one real run in a terminal, in lo
 bench: install  ## figures with llama-server beside ours: a table, and JSON under build/bench
 	@$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
-bench-real: install  ## the same with real weights: Gemma 3 270M, or MODEL=FILE
+bench-real: install  ## the same with real weights: Gemma 3 270M, MODEL=smollm2, or MODEL=FILE
 	@$(BIN)/python benchmarks/run.py --real $(if $(MODEL),"$(MODEL)") $(BENCH_ARGS)
 
 bounds: install ## tests with the lowest versions that pyproject.toml allows

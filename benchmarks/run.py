@@ -1,13 +1,14 @@
 """`make bench`: runs the cases, prints a table, keeps the figures as JSON under build/bench.
 
-    python benchmarks/run.py [--quick] [--real [FILE]] [--only TEXT] [--runs N] [--locomo FILE]
+    python benchmarks/run.py [--quick] [--real [FILE|gemma|smollm2]] [--only TEXT] [--runs N] [--locomo FILE]
                              [--history PATH]... [--repository NAME=PATH]... [--schemas PATH]...
 
 With --quick floors are 2k tokens instead of 8k and 32k: it shows that everything runs, not what it costs. --only runs
-the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, else Gemma 3 270M.
---locomo also measures recall, on the conversations of that file; --history also measures which memories turn suspect, over
-the history of that git repository. --repository reads a package of the case `coverage` from a checkout instead of from
-its source distribution. --schemas measures answers that fit schemas, on those of a checkout (`cases_schemas`).
+the cases whose name holds TEXT. --real measures a model that people use: the GGUF file that is named, smollm2 (SmolLM2
+135M Instruct), or Gemma 3 270M. --locomo also measures recall, on the conversations of that file; --history also measures
+which memories turn suspect, over the history of that git repository. --repository reads a package of the case `coverage`
+from a checkout instead of from its source distribution. --schemas measures answers that fit schemas, on those of a
+checkout (`cases_schemas`).
 The exit status is 1 where a case failed; a missed goal is no failure.
 """
 
