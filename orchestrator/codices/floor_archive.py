@@ -2,8 +2,8 @@
 
     manifest.json │ NAME.kv │ NAME.kv │ … │ two empty blocks       a tar archive, written and read as one stream
 
-Nothing of an archive is believed: a name in it leads nowhere, each byte is under a checksum, each segment's name is the
-digest of what is before it and of its ids. Knows no model and no codex.
+Nothing of an archive is believed: a name in it leads nowhere and drives no terminal, each byte is under a checksum, each
+segment's name is the digest of what is before it and of its ids. Knows no model and no codex.
 """
 
 import asyncio
@@ -15,23 +15,45 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from codex.errors import BadName
+from codex.reload_match import valid_name
 from orchestrator.engine.checkpoints.coding import DamagedCheckpoint
 from orchestrator.engine.checkpoints.file import SUFFIX, SegmentHeader, checked
 from orchestrator.engine.checkpoints.store import named
-from orchestrator.errors import InvalidRequest, LoreError
+from orchestrator.errors import InvalidRequest, LoreError, OverBudget
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import VERSION
+from orchestrator.wire.wording import wording
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-MOST_MANIFEST = 64 << 20  # bytes: the paths of half a million files
+# Bytes: 100,000 paths of 50 characters take 11 MiB. JSON is read in one piece, and no other thread runs meanwhile: this
+# much takes 0.1 s where it is a manifest, and 0.4 s where it is made to harm.
+MOST_MANIFEST = 16 << 20
+MOST_PARTS = 32  # that KV depends on
 PIECE = 1 << 20  # bytes that are held of a segment
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
+AGAIN = "try it again; `lore load` computes what is missing"
 
-Text = Annotated[str, Field(max_length=1000)]
+
+def printable(text: str) -> str:
+    """On one line, without what drives a terminal or shows a line in another order than it has."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else "�" for one in text)
+
+
+def nameable(name: str) -> str:
+    """Raises ValueError for what no codex is called."""
+    try:
+        return valid_name(name)
+    except BadName:
+        raise ValueError("no codex can have this name") from None
+
+
+Text = Annotated[str, Field(max_length=300), AfterValidator(printable)]  # a file's name has 255 bytes at most
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -50,16 +72,16 @@ class Manifest(ReplyShape):
     format: int = FORMAT
     made_by: Text = f"lorekeep {VERSION}"
     root: Digest
-    parts: dict[Text, Text]
+    parts: Annotated[dict[Text, Text], Field(max_length=MOST_PARTS)]
     model: Text
-    codex: Text
+    codex: Annotated[str, AfterValidator(nameable)]
     state: Text
     tier: Text
     identity: Text
     identity_version: Text
     tokens: int = Field(gt=0)
-    segments: tuple[SegmentFile, ...] = Field(min_length=1)
-    order: tuple[tuple[str, str], ...] = ()
+    segments: Annotated[tuple[SegmentFile, ...], FailFast()] = Field(min_length=1)
+    order: Annotated[tuple[tuple[str, str], ...], FailFast()] = ()  # a million wrong ones would be a million faults
     levels: Annotated[str, Field(pattern=r"^[0-3]*$")] = ""
     level_tokens: int = Field(0, ge=0, lt=2**31)
 
@@ -88,9 +110,25 @@ def manifest_of(raw: bytes) -> Manifest:
     try:
         return Manifest.model_validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "number of levels"
-        raise damaged(f"its manifest has a wrong {place}: {first['msg']}") from None
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = printable(".".join(map(str, first["loc"])))[:40] or "the number of levels"
+        raise damaged(f"its manifest is wrong in {place}: {told_of(first)}") from None
+
+
+def told_of(fault: ErrorDetails) -> str:
+    """In our words."""
+    if fault["type"] == "string_pattern_mismatch":
+        return "it has characters that it cannot have"
+    return wording(fault["type"], fault["msg"], fault.get("ctx") or {})
+
+
+def written(manifest: Manifest) -> bytes:
+    """Raises OverBudget for one that nobody would read."""
+    raw = manifest.model_dump_json().encode()
+    if len(raw) > MOST_MANIFEST:
+        told = f"the list of its {len(manifest.order):,} files takes {len(raw):,} bytes, and {MOST_MANIFEST:,} are read"
+        raise OverBudget(told, "load fewer files: --exclude leaves some out")
+    return raw
 
 
 def damaged(what: str) -> InvalidRequest:
@@ -144,8 +182,8 @@ def looked_at(path: Path) -> tuple[SegmentHeader, int]:
         return checked(path)
     except DamagedCheckpoint as error:
         raise damaged(str(error).replace(str(path), f"segment {path.name[:12]}")) from None
-    except FileNotFoundError:
-        raise LoreError(f"{path} was deleted meanwhile", "try again; `lore load` computes it") from None
+    except FileNotFoundError:  # by the child, which deletes what lies beside its places when it starts, or by somebody
+        raise LoreError(f"segment {path.name[:12]} was deleted meanwhile", AGAIN) from None
 
 
 def goes_on(header: SegmentHeader, name: str, root: str, parent: str, at: int) -> bool:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.codices.floor_archive import (
+    AGAIN,
     END,
     MANIFEST,
     PIECE,
@@ -29,6 +30,7 @@ from orchestrator.codices.floor_archive import (
     padding,
     staged,
     staging,
+    written,
 )
 from orchestrator.codices.floors import Floors, HeldFloor, ServingIdentities
 from orchestrator.codices.state import BroughtLevels, CodexState, CodexStateStore, FrozenLevels
@@ -94,7 +96,7 @@ class FloorFiles:
             folder = self._folder(await self._client.ensure_ready())
             await self._floors.grow(held.floor, held.key)
             manifest = await self._manifest(state, held)
-        raw = manifest.model_dump_json().encode()
+        raw = await asyncio.to_thread(written, manifest)
         yield head(MANIFEST, len(raw)) + raw + padding(len(raw))
         with suppress(OSError):
             for one in manifest.segments:
@@ -150,7 +152,7 @@ class FloorFiles:
     async def _imported(self, incoming: "Incoming") -> ImportedFloor:
         info, budget = await self._client.ensure_ready(), most_of(self._client.spec.disk_budget)
         folder = self._folder(info)
-        manifest = manifest_of(await incoming.manifest())
+        manifest = await asyncio.to_thread(manifest_of, await incoming.manifest())
         if differing := differences(manifest, info):
             raise InvalidRequest(f"the prefix is of no use here: {'; '.join(differing)}", hint_for(manifest, info))
         if manifest.bytes > budget:
@@ -159,7 +161,7 @@ class FloorFiles:
         with staging(folder, manifest) as paths:
             await staged(incoming, manifest, paths)
             if refusal := await self._client.adopt(list(map(str, paths))):
-                raise LoreError(f"the prefix was not taken: {refusal}", "import it again")
+                raise LoreError(f"the prefix was not taken: {refusal}", AGAIN)
             known = await asyncio.to_thread(self._known, manifest.codex)
             if not known:
                 await asyncio.to_thread(self._expect_the_same, manifest)

@@ -204,7 +204,7 @@ class CheckpointStore:
         try:
             found = [(read_header(path), path, path.stat().st_size) for path in paths]
         except (OSError, DamagedCheckpoint) as error:
-            told(str(error))
+            told(why_not(error))
             return
         for header in [header for header, _, _ in found if self.holds(header.name)]:
             self._index.use(header)
@@ -411,3 +411,10 @@ def named(parent: str, ids: "array[int]") -> str:
     digest = hashlib.sha256(parent.encode())
     digest.update(ids)
     return digest.hexdigest()
+
+
+def why_not(error: OSError | DamagedCheckpoint) -> str:
+    """In words, why files that were written beside their places are not taken."""
+    if isinstance(error, FileNotFoundError):
+        return "what had come was deleted meanwhile"
+    return reason(error) if isinstance(error, OSError) else str(error)

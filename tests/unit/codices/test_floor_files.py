@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import tarfile
 from array import array
 from dataclasses import dataclass, field
@@ -12,10 +13,20 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from support.floor_archives import IDS, PARTS, ROOT, archive, begin, chain, files, manifest, member
 
 from formatters.context import IdentityView
-from orchestrator.codices.floor_archive import END, Incoming, head, padding
+from orchestrator.codices.floor_archive import (
+    END,
+    MOST_MANIFEST,
+    Incoming,
+    Manifest,
+    head,
+    manifest_of,
+    padding,
+    written,
+)
 from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.state import BroughtLevels, CodexStateStore, FrozenLevels
@@ -271,6 +282,12 @@ def with_levels(kept: list[tuple[str, bytes]], levels: str) -> bytes:
     return member("manifest.json", said.encode())
 
 
+def named(kept: list[tuple[str, bytes]], **names: Any) -> bytes:
+    """What an archive says of itself, as only another program would write it."""
+    said = {**manifest(kept).model_dump(), **names}
+    return member("manifest.json", json.dumps(said).encode()) + END
+
+
 def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[bytes, str]]:
     (first, raw), *rest = kept
     whole, begins = archive(kept), begin(manifest(kept))
@@ -285,8 +302,15 @@ def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[byte
         "a list": (member("manifest.json", b"[]") + END, "format"),
         "another format": (begin(manifest(kept, format=2)) + whole[len(begins) :], "format 2"),
         "a level too few": (with_levels(kept, "3"), "number of levels"),
-        "a level of no kind": (with_levels(kept, "7"), "wrong levels"),
+        "a level of no kind": (with_levels(kept, "7"), "wrong in levels"),
         "no segments": (member("manifest.json", b'{"format": 1}') + END, "wrong"),
+        "a codex called ..": (named(kept, codex=".."), "no codex can have this name"),
+        "a codex that drives terminals": (named(kept, codex="a\x1b]0;b\x07"), "no codex can have this name"),
+        "a codex with a long name": (named(kept, codex="a" * 65), "no codex can have this name"),
+        "a model with a long name": (named(kept, model="m" * 301), "longer than 300 characters"),
+        "a wrong digest": (named(kept, root="../x"), "characters that it cannot have"),
+        "a part for each letter": (named(kept, parts={f"{n}": "" for n in range(33)}), "too many: more of at most 32"),
+        "a part that drives terminals": (named(kept, parts={"\x1b[2J": 1}), "wrong in parts.�.2J: should be text"),
         "a name with dots": (begins.replace(first.encode(), b"../" * 21 + b"x"), "header|wrong"),
         "a path outside": (begins + member("../../x.kv", raw) + END, "does not follow"),
         "an absolute path": (begins + member("/etc/cron.d/x", raw) + END, "does not follow"),
@@ -308,7 +332,9 @@ def hostile(kept: list[tuple[str, bytes]], folder: Path) -> dict[str, tuple[byte
 
 WAYS = (
     "nothing", "no tar", "zeros", "no manifest", "a giant manifest", "no JSON", "deep JSON", "a list", "another format",
-    "a level too few", "a level of no kind", "no segments", "a name with dots", "a path outside", "an absolute path",
+    "a level too few", "a level of no kind", "no segments", "a codex called ..", "a codex that drives terminals",
+    "a codex with a long name", "a model with a long name", "a wrong digest", "a part for each letter",
+    "a part that drives terminals", "a name with dots", "a path outside", "an absolute path",
     "a link", "a giant segment", "another order",
     "one too few", "no end", "something behind", "a swapped content", "more tokens than it has", "without its beginning",
     "a conversation",
@@ -334,6 +360,34 @@ async def test_whatever_is_wrong_with_an_archive_is_told_and_nothing_of_it_stays
     with pytest.raises(InvalidRequest, match=words):
         await desk.take(raw)
     assert outside(tmp_path) == []
+
+
+async def test_names_that_would_drive_a_terminal_are_shown_without_that(desk: Desk, kept: list[tuple[str, bytes]]):
+    with pytest.raises(InvalidRequest) as refused:
+        await desk.take(named(kept, model="\x1b[2Jnice\u202e\n", parts={**PARTS, "weights": "2" * 64}))
+    assert "the model is �[2Jnice�� (222222222222) there" in refused.value.message
+
+
+async def test_what_was_deleted_before_it_was_taken_is_told_in_words(desk: Desk):
+    assert await desk.engine.adopt([str(desk.engine.folder / f"{NAME}.1.tmp")]) == "what had come was deleted meanwhile"
+
+
+def test_a_list_of_a_hundred_thousand_files_is_read_and_a_million_faults_are_one():
+    kept = [(NAME, b"x")]
+    paths = [(f"source/package{number % 100}/module_{number}.py", "d" * 64) for number in range(100_000)]
+    raw = written(manifest(kept, order=paths))
+    assert len(raw) < MOST_MANIFEST
+    assert len(manifest_of(raw).order) == len(paths)
+    said = {**manifest(kept).model_dump(), "order": [1] * 1_000_000}
+    with pytest.raises(ValidationError) as refused:
+        Manifest.model_validate(said)
+    assert refused.value.error_count() == 1
+
+
+def test_a_list_that_nobody_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("orchestrator.codices.floor_archive.MOST_MANIFEST", 1000)
+    with pytest.raises(OverBudget, match=r"the list of its 20 files takes 2,\d\d\d bytes, and 1,000 are read"):
+        written(manifest([(NAME, b"x")], order=[(f"file{number}.py", "d" * 64) for number in range(20)]))
 
 
 async def test_a_header_that_announces_more_than_there_is_costs_no_memory(desk: Desk):
