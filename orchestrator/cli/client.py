@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
 
 CONNECT_TIMEOUT_S = 5.0
+HANGS_S = 10.0  # of silence: a view that asks again and again takes the daemon for one that hangs
 PATIENCE_S = 3.0  # after which it is said what a command waits for
 LISTS = {
     "codex": "lore codex list",
@@ -58,12 +59,13 @@ class Event:
 
 class Daemon:
     """One daemon, for one command. `socket` is the option's value; `quiet`: whoever asks tells of versions that differ in
-    its own way. Raises Failure where no daemon listens."""
+    its own way; `silent_s`: how long it may say nothing, None for ever. Raises Failure where no daemon listens."""
 
-    def __init__(self, socket: str | None, *, quiet: bool = False) -> None:
+    def __init__(self, socket: str | None, *, quiet: bool = False, silent_s: float | None = None) -> None:
         self._quiet = quiet
         self.connection = connected(candidates(socket, os.environ))
         self._socket = self.connection.sock
+        self._socket.settimeout(silent_s)
 
     def call(self, method: str, route: str, body: Any = None) -> Any:
         """The answer's JSON. Raises Failure."""
@@ -131,6 +133,8 @@ class Daemon:
         try:
             self.connection.request(method, route, raw, headers)
             response = self.connection.getresponse()
+        except TimeoutError:
+            raise silent(self._socket.gettimeout()) from None
         except (HTTPException, OSError) as error:
             raise Failure(
                 faults.UNREACHABLE, f"the daemon closed the connection: {error}", "`lore doctor` looks into it"
@@ -147,6 +151,8 @@ def answer_of(response: "HTTPResponse") -> Any:
 
     try:
         answer = decoded(response.read())
+    except TimeoutError:
+        raise silent(None) from None
     except (HTTPException, OSError) as error:
         raise Failure(
             faults.UNREACHABLE, "the daemon broke off its answer", "`lore status` shows whether it runs"
@@ -154,6 +160,12 @@ def answer_of(response: "HTTPResponse") -> Any:
     if response.status >= 400:
         raise failure_of(answer)
     return answer
+
+
+def silent(seconds: float | None) -> Failure:
+    """Of a daemon that hangs, or of a machine that is asleep or has far too much to do."""
+    for_so_long = f" for {seconds:.0f} s" if seconds else " to its end"
+    return Failure(faults.UNREACHABLE, f"the daemon has not answered{for_so_long}", "`lore doctor` looks into it")
 
 
 def connected(paths: tuple[Path, ...]) -> "HTTPConnection":

@@ -4,8 +4,8 @@
                                            └─────▶ client         one request of the daemon's for each of the page's
 
 It only shows: nothing that the page can ask for changes anything. Of the daemon nothing is asked while no page listens. A
-page that reads slowly misses pictures, and gets the newest. Where the daemon is away a shot says so, and the next one
-follows when it is back.
+page that reads slowly misses pictures, and gets the newest. Where the daemon is away or hangs, a shot and each answer say
+so soon, and the next shot follows when it is back.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from threading import Thread
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 
-from orchestrator.cli.client import Daemon, Failure, route_part
+from orchestrator.cli.client import HANGS_S, Daemon, Failure, route_part
 from orchestrator.cli.loopback import Loopback, PageAnswer, PageRequest, Stream
 from orchestrator.cli.terminal import note, result
 from orchestrator.cli.top import Known
@@ -173,8 +173,8 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 def told_of(socket: str | None, route: str) -> Any:
-    """Raises Failure."""
-    daemon = Daemon(socket, quiet=True)
+    """Raises Failure, also where the daemon hangs: only so many requests are answered at once."""
+    daemon = Daemon(socket, quiet=True, silent_s=HANGS_S)
     try:
         return daemon.call("GET", route)
     except HTTPException as error:

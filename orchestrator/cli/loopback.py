@@ -18,7 +18,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 HEAD_BYTES = 16 * 1024
 HEAD_S = 5.0  # until a head is complete
@@ -26,6 +26,11 @@ WRITE_S = 10.0  # until a reader has taken enough that more can be written
 MOST_UNKNOWN, MOST_KNOWN = 128, 64  # connections; together far below a process's usual 1,024 files
 BACKLOG = 128
 AT_ONCE = 256 * 1024  # bytes that are written before the reader is waited for
+UNPROVEN = "no valid token: open the address that `lore dash` printed, which ends in /?token=…"
+MISPLACED = (
+    "the token stands in the wrong place: the address has to end in /?token=… as the one that `lore dash` printed"
+)
+DELIMITERS = re.compile(r"[/?&=#:;,\s]")
 NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # of a header: a token of RFC 9110
 TARGET = re.compile(r"/[!-~]*\Z")
 WORDS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed"}
@@ -199,10 +204,16 @@ def admitted(head: RequestHead, hosts: frozenset[str], token: str) -> PageReques
     query = dict(parse_qsl(asked))
     given = query.pop("token", None) or head.headers.get("authorization", "").removeprefix("Bearer ")
     if not hmac.compare_digest(given.encode(), token.encode()):
-        raise RefusedRequest(403, "no valid token: open the address that `lore dash` printed")
+        raise RefusedRequest(403, MISPLACED if stands_elsewhere(token, head) else UNPROVEN)
     if head.method != "GET":
         raise RefusedRequest(405, "only GET is served")
     return PageRequest(tuple(path.split("/")[1:]), query)
+
+
+def stands_elsewhere(token: str, head: RequestHead) -> bool:
+    """In the path, under another name, or without one: it is told that it is in the wrong place, and is not shown."""
+    parts = DELIMITERS.split(unquote(head.target))
+    return any(hmac.compare_digest(part.encode(), token.encode()) for part in parts)
 
 
 def whole(answer: PageAnswer) -> bytes:

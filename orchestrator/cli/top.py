@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from orchestrator.cli import options as given
-from orchestrator.cli.client import Daemon, Failure, route_part
+from orchestrator.cli.client import HANGS_S, Daemon, Failure, route_part
 from orchestrator.cli.terminal import Report, is_terminal, note, result, written
 from orchestrator.cli.top_page import page, plain
 from orchestrator.wire import faults
@@ -50,7 +50,7 @@ def top(
 
     With --json a line for each change, until Ctrl-C; with --once, or without a terminal, one page.
     """
-    first = gathered(Daemon(socket), Known(codex=codex))
+    first = gathered(Daemon(socket, silent_s=HANGS_S), Known(codex=codex))
     if once:
         shown(first.picture, as_json=as_json)
     elif as_json:
@@ -75,7 +75,7 @@ def followed(socket: str | None, codex: str | None) -> Iterator[dict[str, Any]]:
     known, last = Known(codex=codex), None
     while True:
         try:
-            known = gathered(Daemon(socket), known)
+            known = gathered(Daemon(socket, silent_s=HANGS_S), known)
             told, pause = asdict(known.picture), known.pause_s
         except Failure as failure:
             told, pause = asdict(DaemonAway(failure.message)), AWAY_S

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from orchestrator.cli.client import Daemon, Failure
+from orchestrator.cli.client import HANGS_S, Daemon, Failure
 from orchestrator.cli.top import AWAY_S, BUSY_S, Known, gathered
 
 Told = Callable[[Known | Failure], object]
@@ -51,9 +51,9 @@ class Feed:
         for daemon in tuple(self._open.values()):
             daemon.leave()
 
-    def _daemon(self, use: str) -> Daemon:
+    def _daemon(self, use: str, silent_s: float | None = None) -> Daemon:
         """A new connection. Raises Failure, also when nothing is wanted of it any more."""
-        daemon = self._open[use] = Daemon(self._socket, quiet=True)
+        daemon = self._open[use] = Daemon(self._socket, quiet=True, silent_s=silent_s)
         if self._stopped.is_set():  # `stop` did not see it
             daemon.leave()
         return daemon
@@ -74,7 +74,7 @@ class Feed:
     def _asked(self, known: Known) -> tuple[Known | Failure, float]:
         """What there is to show, and when to ask again."""
         try:
-            known = gathered(self._daemon("asking"), known)
+            known = gathered(self._daemon("asking", HANGS_S), known)
             known.picture  # noqa: B018 - a daemon of another shape is away
         except Failure as failure:
             self._known = replace(known, stale=True)

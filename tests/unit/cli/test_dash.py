@@ -12,7 +12,7 @@ import pytest
 from private_daemon import LORE, end_with_parent
 
 from orchestrator.cli.dash_site import Site
-from orchestrator.cli.loopback import PageRequest, Stream
+from orchestrator.cli.loopback import MOST_KNOWN, PageRequest, Stream
 from orchestrator.wire.places import VERSION
 
 
@@ -74,6 +74,43 @@ def test_without_a_daemon_it_is_said_what_starts_one(folder):
     shot = first_shot(folder)
     assert "no daemon listens" in shot["away"]
     assert shot["hint"] == "start one: lore serve"
+
+
+def test_a_daemon_that_hangs_is_told_soon_for_as_many_pages_as_are_answered(folder, monkeypatch):
+    """One that takes connections and says nothing, as where its loop stands still."""
+    monkeypatch.setattr("orchestrator.cli.dash_site.HANGS_S", 0.2)
+    monkeypatch.setattr("orchestrator.cli.top_feed.HANGS_S", 0.2)
+    with socket.socket(socket.AF_UNIX) as hangs:
+        hangs.bind(str(folder / "lore.sock"))
+        hangs.listen(200)
+
+        async def all_at_once():
+            site = Site(str(folder / "lore.sock"))
+            return await asyncio.gather(*(site.answer(PageRequest(("traces",), {})) for _ in range(MOST_KNOWN)))
+
+        answers = asyncio.run(all_at_once())
+        shot = first_shot(folder)
+    assert {one.status for one in answers} == {503}
+    assert json.loads(answers[0].body)["error"]["message"] == "the daemon has not answered for 0 s"
+    assert shot["away"] == "the daemon has not answered for 0 s"
+
+
+def test_nothing_that_was_asked_is_written_down_whatever_is_wrong_with_it(lorekeep, environment, folder):
+    with (folder / "told").open("w+") as told_to:
+        command = [str(LORE), "dash"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=told_to)
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().decode().strip())
+        token = address.query.removeprefix("token=")
+        for target in (f"/{token}", f"/?{token}", f"/traces/{token}?token={token}", f"/{token} x"):
+            with socket.create_connection((address.hostname, address.port)) as page:
+                page.sendall(f"GET {target} HTTP/1.1\r\nHost: {address.netloc}\r\n\r\n".encode())
+                page.settimeout(60)
+                assert page.recv(100).startswith(b"HTTP/1.1 40")
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        process.stdout.close()
+    assert (folder / "told").read_text() == "Ctrl-C ends it; who has this address sees what you may see\n"
 
 
 def test_a_port_that_is_taken_is_named_with_what_to_do(lore):

@@ -131,6 +131,23 @@ def test_without_the_token_nothing_is_told(here, headers):
 
 
 @pytest.mark.parametrize(
+    "target",
+    [
+        "/the-token",
+        "/the-token/",
+        "/?the-token",
+        "/?Token=the-token",
+        "/token=the-token",
+        "/%3Ftoken=the-token",
+        "/traces/the-token?n=3",
+    ],
+)
+def test_a_token_in_the_wrong_place_is_told_where_it_belongs_and_not_shown(here, target):
+    said = here.get(target, headers="")
+    assert (status(said), b"has to end in /?token=" in said, TOKEN.encode() in said) == (403, True, False)
+
+
+@pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:PORT", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.nip.io:PORT", ""]
 )
 def test_a_host_that_is_not_ours_is_refused_also_with_the_token(here, host):
