@@ -58,6 +58,7 @@ from orchestrator.model.measuring import ContextMeter, MeasurementFile
 from orchestrator.plugins import PluginFaults, installed
 from orchestrator.program import Program
 from orchestrator.prompt.coverage import coverage_named
+from orchestrator.records import UserRecords
 from orchestrator.relevance.gate import GateRules
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.status import About, prefill_of
@@ -110,7 +111,9 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
         files=files_of(storage, codices),
         floor_files=codices.floor_files,
         maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
-        session_store=storage.sessions,
+        records=UserRecords(
+            storage.sessions, memories, storage.traces, codices.lifecycle, gate.rules, paths.checkpoints
+        ),
         tending=Tending(
             storage.sessions,
             storage.memories,
@@ -118,11 +121,8 @@ def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> P
             settings.memory.retention,
             SteadyClock().oldest,
         ),
-        kept_memories=memories,
-        traces_kept=storage.traces,
         identity_files=codices.identities,
         machine=host.machine,
-        checkpoints=paths.checkpoints,
         meter=meter_of(settings, paths, host, codices, model_ready),
         client=host.client,
         yielding=host.yielding,

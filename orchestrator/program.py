@@ -3,10 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from codex.catalog.generations import Codex
@@ -16,10 +15,8 @@ from codex.trees.sent import FilesOffer, SentFile
 from orchestrator.answering.answer import Answers
 from orchestrator.answering.condensing import shortened
 from orchestrator.answering.plain_texts import PlainTexts
-from orchestrator.answering.report import relevance_stats, strategy_state
-from orchestrator.answering.sessions import SessionStore
+from orchestrator.answering.report import strategy_state
 from orchestrator.answering.tending import Tending
-from orchestrator.answering.traces import TraceKeeper
 from orchestrator.codices.archive import ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.freshness import CodexWatchers
@@ -35,19 +32,15 @@ from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.errors import Conflict, EngineFailed, LoreError, NotFound, NotReady, translated
-from orchestrator.karma.episodes import ANY_SESSION, source_of
-from orchestrator.karma.learning import VotedAnswer
-from orchestrator.karma.memories import Memories
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel, paused, why_waiting
 from orchestrator.model.meaning import Meaning
 from orchestrator.model.measuring import ContextMeter
 from orchestrator.model.model_file import setting_of
-from orchestrator.prompt.situation import around, choose_codex
 from orchestrator.prompt.strategy import advice, consulted, size_of_text
+from orchestrator.records import UserRecords
 from orchestrator.reports import visible
-from orchestrator.reports.kept import drop_checkpoints, size_of_checkpoints
 from orchestrator.reports.status import About, away_event
 from orchestrator.service import (
     Ask,
@@ -61,32 +54,18 @@ from orchestrator.service import (
     TextEvent,
 )
 from orchestrator.waking import AwaitedModel, PartsFollowing, WakeProgress
-from orchestrator.wire.answers import BARE, PlanReply, StrategyState
+from orchestrator.wire.answers import PlanReply, StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
-from orchestrator.wire.memories import (
-    FoundMemories,
-    MemoriesBody,
-    MemoriesImported,
-    MemoryBody,
-    MemoryChange,
-    MemorySearchBody,
-    MemoryStats,
-    MemoryView,
-)
-from orchestrator.wire.names import in_full, owned, owner_of
 from orchestrator.wire.replies import (
     Cancelled,
     CodexCosts,
     CodexMap,
     CodexReport,
     ColdFloor,
-    DataName,
     FileLines,
     ImportedFloor,
-    KeptData,
-    KeptReply,
     KvLossEvent,
     KvLossProgress,
     MapLine,
@@ -94,9 +73,6 @@ from orchestrator.wire.replies import (
     ModelRow,
     OfferReply,
     SearchReply,
-    SessionExport,
-    SessionHit,
-    SessionRow,
     SymbolRow,
     SymbolsReply,
 )
@@ -111,16 +87,10 @@ from orchestrator.wire.status import (
     StatusReply,
 )
 from orchestrator.wire.texts import PropsReply
-from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 log = logging.getLogger("lorekeep")
 T = TypeVar("T")
 
-KEPT: Mapping[DataName, str] = {
-    "traces": "what the model saw in your turns",
-    "sessions": "your conversations, and the episodes made of them",
-    "cache": "checkpoints of computed prompts, of all users",
-}
 WHAT_IS_HERE = {
     "pause": "there is no memory here to give away",
     "floors": "there are no checkpoints here to export or import",
@@ -152,13 +122,10 @@ class Program:
     files: CodexFiles
     floor_files: FloorFiles
     maps: CodexMaps
-    session_store: SessionStore
+    records: UserRecords
     tending: Tending
-    kept_memories: Memories
-    traces_kept: TraceKeeper
     identity_files: Identities
     machine: Machine
-    checkpoints: Path
     meter: ContextMeter
     client: EngineClient
     yielding: Yielding
@@ -401,10 +368,6 @@ class Program:
             self.loads.forget(name)
             self.upkeep.forget(name)
 
-    async def forget_codex(self, principal: Principal, name: str) -> int:
-        whole = await self._codex_noted(principal, name)
-        return await asyncio.to_thread(self.kept_memories.forget_codex, principal.uid, whole)
-
     async def search(
         self, principal: Principal, query: str, codex: str | None, n: int, graph: bool, cwd: str
     ) -> SearchReply:
@@ -509,139 +472,6 @@ class Program:
         ended = self.yielding.end(name)
         return ResumeReply(ended=tuple(pause.why for pause in ended), engine=self.client.state.value)
 
-    # -- sessions
-
-    async def sessions(self, principal: Principal) -> list[SessionRow]:
-        return [SessionRow.of(one) for one in await asyncio.to_thread(self.session_store.all_of, principal.uid)]
-
-    async def session(self, principal: Principal, name: str) -> SessionExport:
-        return await asyncio.to_thread(self.session_store.export, principal.uid, name)
-
-    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
-        return await asyncio.to_thread(self.session_store.find, principal.uid, query, n)
-
-    async def rename_session(self, principal: Principal, name: str, new: str) -> None:
-        await asyncio.to_thread(self.session_store.rename, principal.uid, name, new)
-
-    async def drop_session(self, principal: Principal, name: str) -> None:
-        """Its episodes go with it; what was stated in it stays."""
-
-        def dropped() -> None:
-            session = self.session_store.get(principal.uid, name)
-            self.session_store.drop(principal.uid, name)
-            self.kept_memories.store.forget_source(principal.uid, source_of(session.id))
-
-        await asyncio.to_thread(dropped)
-
-    # -- memories
-
-    async def memories(
-        self, principal: Principal, kind: str | None = None, codex: str | None = None, state: str | None = None
-    ) -> tuple[MemoryView, ...]:
-        whole = codex if codex in (None, BARE) else await self._codex_noted(principal, codex or "")
-        return await asyncio.to_thread(self.kept_memories.all_of, principal.uid, kind, whole, state)
-
-    async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
-        return await asyncio.to_thread(self.kept_memories.review, principal.uid)
-
-    async def memory(self, principal: Principal, id: str) -> MemoryView:  # noqa: A002 - the record's own word
-        return await asyncio.to_thread(self.kept_memories.get, principal.uid, id)
-
-    async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
-        named = None if body.codex == BARE else body.codex
-        codex = named if body.imported else await self._codex_meant(principal, body.codex, body.cwd)
-        return await asyncio.to_thread(self.kept_memories.add, principal.uid, principal.sigil, codex, body)
-
-    async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
-        return await asyncio.to_thread(self.kept_memories.add_all, principal.uid, principal.sigil, body.memories)
-
-    async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
-        return await asyncio.to_thread(self.kept_memories.change, principal.uid, id, body)
-
-    async def forget_memory(self, principal: Principal, id: str) -> str:  # noqa: A002
-        return await asyncio.to_thread(self.kept_memories.forget, principal.uid, id)
-
-    async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
-        codex = await self._codex_meant(principal, body.codex, body.cwd)
-        search = self.kept_memories.search
-        return await asyncio.to_thread(search, principal.uid, codex, body.query, body.kind, body.n)
-
-    async def memory_stats(self, principal: Principal) -> MemoryStats:
-        return await asyncio.to_thread(self.kept_memories.figures, principal.uid)
-
-    async def _codex_meant(self, principal: Principal, named: str | None, cwd: str) -> str | None:
-        """The codex of this name or around this folder; None where neither is said or nothing is loaded there. Raises
-        NotFound for an unknown name."""
-        candidates = await self.lifecycle.candidates(principal, named, cwd)
-        if named is None and not around(cwd, candidates):
-            return None
-        return choose_codex(named, cwd, candidates)[0]
-
-    async def _codex_noted(self, principal: Principal, name: str) -> str:
-        """The whole name of a codex, also of one that was dropped and whose memories are kept."""
-        readable = [one.name for one in await self.lifecycle.readable(principal)]
-        own = name if principal.owns(name) or owner_of(name) is not None else owned(name, principal.uid)
-        return in_full(name, readable) or own
-
-    # -- traces
-
-    async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
-        return await self.traces_kept.run(lambda store: store.all_of(principal.uid, most, before))
-
-    async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
-        return await self.traces_kept.run(lambda store: store.get(principal.uid, name, prompt=prompt))
-
-    async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
-        figures = await self.traces_kept.run(lambda store: store.relevance_figures(principal.uid))
-        return relevance_stats(figures, self.answers.preparer.gate_rules if suggest else None)
-
-    async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
-        return await self.traces_kept.run(lambda store: store.difference(principal.uid, before, after))
-
-    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
-        before, trace = await self.traces_kept.run(lambda store: store.vote(principal.uid, name, body.vote, body.note))
-        voted = VotedAnswer(
-            uid=principal.uid,
-            trace=trace.id,
-            question=trace.question,
-            answer=trace.answer,
-            up=body.vote == "up",
-            note=body.note,
-            codex=trace.codex,
-            memories=trace.memories,
-            sigil=principal.sigil,
-            moved=body.vote != before,
-            may_write=principal.may("memory:write"),
-        )
-        proposed = await asyncio.to_thread(self.kept_memories.voted, voted)
-        return FeedbackReply(trace=trace, proposed=proposed)
-
-    # -- what is kept, and its deletion
-
-    async def kept_data(self, principal: Principal) -> KeptReply:
-        names: tuple[DataName, ...] = ("traces", "sessions", *(("cache",) if principal.may("admin") else ()))
-        return KeptReply(kept=tuple([await self._kept_data(principal.uid, name) for name in names]))
-
-    async def purge(self, principal: Principal, name: DataName) -> KeptData:
-        before = await self._kept_data(principal.uid, name)
-        if name == "traces":
-            await self.traces_kept.run(lambda store: store.purge(principal.uid))
-        elif name == "sessions":
-            await asyncio.to_thread(self.session_store.purge, principal.uid)
-            await asyncio.to_thread(self.kept_memories.store.forget_source, principal.uid, ANY_SESSION)
-        else:
-            await asyncio.to_thread(drop_checkpoints, self.checkpoints)
-        return before
-
-    async def _kept_data(self, uid: int, name: DataName) -> KeptData:
-        if name == "traces":
-            number, size = await self.traces_kept.run(lambda store: store.kept(uid))
-        elif name == "sessions":
-            number, size = await asyncio.to_thread(self.session_store.kept, uid)
-        else:
-            number, size = await asyncio.to_thread(size_of_checkpoints, self.checkpoints)
-        return KeptData(name=name, what=KEPT[name], count=number, bytes=size)
-
     # -- identities
 
     async def identities(self, principal: Principal) -> tuple[IdentityRow, ...]:
@@ -718,7 +548,7 @@ class Program:
         return tuple(ColdFloor(name=one.name, tokens=one.floor_tokens) for one in known if one.floor_tokens)
 
     async def status(self, principal: Principal) -> StatusReply:
-        sessions = await asyncio.to_thread(self.session_store.count, principal.uid)
+        sessions = await asyncio.to_thread(self.records.conversations.count, principal.uid)
         found = self.about.status(await self.codices(principal), sessions, self.meaning.report())
         return visible.status(principal, found)
 

@@ -29,48 +29,48 @@ async def memories(call: ApiCall) -> MemoryRows:
     `?review=1` gives what a person should look at: proposals, and what may be outdated."""
     asked = call.request.query_params
     if asked.get("review"):
-        return MemoryRows(memories=await call.service.review_memories(call.principal))
+        return MemoryRows(memories=await call.service.records.review_memories(call.principal))
     chosen = (asked.get("kind"), asked.get("codex"), asked.get("state"))
-    return MemoryRows(memories=await call.service.memories(call.principal, *chosen))
+    return MemoryRows(memories=await call.service.records.memories(call.principal, *chosen))
 
 
 @route("POST", "/v1/memories", "memory:write", faults=("not_found",))
 async def add_memory(call: ApiCall, body: MemoryBody) -> MemoryReply:
     """Keeps a memory, and gives it as it stands then: the same again confirms it, another value supersedes it."""
-    return MemoryReply(memory=await call.service.add_memory(call.principal, body))
+    return MemoryReply(memory=await call.service.records.add_memory(call.principal, body))
 
 
 @route("POST", "/v1/memories/import", "memory:write")
 async def import_memories(call: ApiCall, body: MemoriesBody) -> MemoriesImported:
     """Keeps what an export holds, all or nothing. What is here already is neither doubled nor changed."""
-    return await call.service.import_memories(call.principal, body)
+    return await call.service.records.import_memories(call.principal, body)
 
 
 @route("POST", "/v1/memories/search", "memory:read", faults=("not_found",))
 async def search_memories(call: ApiCall, body: MemorySearchBody) -> FoundMemories:
     """Memories that hold words of the query."""
-    return await call.service.search_memories(call.principal, body)
+    return await call.service.records.search_memories(call.principal, body)
 
 
 @route("GET", "/v1/memories/{name}", "memory:read", faults=("not_found",))
 async def memory(call: ApiCall) -> MemoryReply:
     """One memory, by its id or the beginning of it."""
-    return MemoryReply(memory=await call.service.memory(call.principal, call.name))
+    return MemoryReply(memory=await call.service.records.memory(call.principal, call.name))
 
 
 @route("PATCH", "/v1/memories/{name}", "memory:write", faults=("not_found", "conflict"))
 async def change_memory(call: ApiCall, body: MemoryChange) -> MemoryReply:
     """Confirms, retires, consecrates or rates a memory, or sets the outcome of a decision."""
-    return MemoryReply(memory=await call.service.change_memory(call.principal, call.name, body))
+    return MemoryReply(memory=await call.service.records.change_memory(call.principal, call.name, body))
 
 
 @route("DELETE", "/v1/memories/{name}", "memory:write", faults=("not_found",))
 async def forget_memory(call: ApiCall) -> Forgotten:
     """Deletes a memory for good."""
-    return Forgotten(forgotten=await call.service.forget_memory(call.principal, call.name))
+    return Forgotten(forgotten=await call.service.records.forget_memory(call.principal, call.name))
 
 
 @route("GET", "/v1/stats/memory", "memory:read")
 async def memory_stats(call: ApiCall) -> MemoryStats:
     """How well the asking user's memories work, of the last 30 days; nobody else's count."""
-    return await call.service.memory_stats(call.principal)
+    return await call.service.records.memory_stats(call.principal)

@@ -182,7 +182,7 @@ async def drop_codex(call: ApiCall) -> Dropped:
         await call.service.drop(call.principal, call.name)
     except NotFound as fault:
         missing = fault
-    forgotten = await call.service.forget_codex(call.principal, call.name)
+    forgotten = await call.service.records.forget_codex(call.principal, call.name)
     if missing is not None and not forgotten:
         raise missing
     return Dropped(dropped=call.name, memories=forgotten)
@@ -250,32 +250,32 @@ async def consult(call: ApiCall, body: StrategyBody) -> StrategyState:
 @route("GET", "/v1/sessions", "query")
 async def sessions(call: ApiCall) -> SessionRows:
     """The asking user's conversations."""
-    return SessionRows(sessions=tuple(await call.service.sessions(call.principal)))
+    return SessionRows(sessions=tuple(await call.service.records.sessions(call.principal)))
 
 
 @route("POST", "/v1/sessions/search", "query")
 async def search_sessions(call: ApiCall, body: SessionSearchBody) -> SessionHits:
     """Messages of the asking user's conversations that hold words of the query."""
-    return SessionHits(hits=tuple(await call.service.search_sessions(call.principal, body.query, body.n)))
+    return SessionHits(hits=tuple(await call.service.records.search_sessions(call.principal, body.query, body.n)))
 
 
 @route("GET", "/v1/sessions/{name}", "query", faults=("not_found",))
 async def session(call: ApiCall) -> SessionReply:
     """One conversation with its turns."""
-    return SessionReply(session=await call.service.session(call.principal, call.name))
+    return SessionReply(session=await call.service.records.session(call.principal, call.name))
 
 
 @route("PATCH", "/v1/sessions/{name}", "query", faults=("not_found", "conflict"))
 async def rename_session(call: ApiCall, body: RenameBody) -> Renamed:
     """Gives a conversation another name."""
-    await call.service.rename_session(call.principal, call.name, body.name)
+    await call.service.records.rename_session(call.principal, call.name, body.name)
     return Renamed(renamed=call.name, name=body.name)
 
 
 @route("DELETE", "/v1/sessions/{name}", "query", faults=("not_found",))
 async def drop_session(call: ApiCall) -> Dropped:
     """Forgets a conversation."""
-    await call.service.drop_session(call.principal, call.name)
+    await call.service.records.drop_session(call.principal, call.name)
     return Dropped(dropped=call.name)
 
 
@@ -285,7 +285,7 @@ async def drop_session(call: ApiCall) -> Dropped:
 @route("GET", "/v1/kept", "query")
 async def kept(call: ApiCall) -> KeptReply:
     """What can be purged: the asking user's traces and sessions, and with `admin` the cache of all."""
-    return await call.service.kept_data(call.principal)
+    return await call.service.records.kept_data(call.principal)
 
 
 @route("DELETE", "/v1/kept/{name}", "query", faults=("not_found",))
@@ -296,7 +296,7 @@ async def purge(call: ApiCall) -> Purged:
         raise NotFound(f"nothing named {call.name} is kept", f"there are: {', '.join(get_args(DataName))}")
     if name == "cache":
         permitted(call.request, ("admin",))
-    return Purged(purged=await call.service.purge(call.principal, name))
+    return Purged(purged=await call.service.records.purge(call.principal, name))
 
 
 # -- models
@@ -454,7 +454,7 @@ async def prometheus(call: ApiCall) -> Response:
     asking user's, with `memory:read`."""
     ready, _ = await call.service.ready()
     status, cache = await call.service.status(call.principal), await call.service.cache()
-    memory = await call.service.memory_stats(call.principal) if call.principal.may("memory:read") else None
+    memory = await call.service.records.memory_stats(call.principal) if call.principal.may("memory:read") else None
     counted = call.request.app.state.turns.metrics()
     return PlainTextResponse(metrics(status, cache, memory, counted, ready=ready), media_type=PROMETHEUS)
 

@@ -115,7 +115,7 @@ async def place_of(call: ApiCall, body: ResponseBody) -> ResponsePlace:
     if not session or not number.isdecimal() or len(number) > LONGEST_NUMBER:
         raise missing
     try:
-        turns = (await call.service.session(call.principal, session)).turns
+        turns = (await call.service.records.session(call.principal, session)).turns
     except NotFound:
         raise missing from None
     answers = len({turn.created for turn in turns})

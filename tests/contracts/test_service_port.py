@@ -106,7 +106,7 @@ async def test_an_unknown_codex_is_not_found_by_anyone(service):
 
 
 async def test_an_unknown_session_is_not_found(service):
-    for call in (service.session(OWNER, "none"), service.drop_session(OWNER, "none")):
+    for call in (service.records.session(OWNER, "none"), service.records.drop_session(OWNER, "none")):
         with pytest.raises(NotFound):
             await call
 

@@ -11,13 +11,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
+from typing import Any
 
 from support.floor_archives import archive
 from support.small_reports import COUNTED, ENGINE, MODEL, codex, lore_of
 from support.wire_shapes import filled
 
-from orchestrator.answering.report import relevance_stats, strategy_state
-from orchestrator.answering.traces import TraceStore
+from codex.catalog.generations import Codex
+from orchestrator.answering.report import strategy_state
+from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.identities import check
 from orchestrator.engine.messages import EngineSnapshot
 from orchestrator.errors import (
@@ -33,7 +35,9 @@ from orchestrator.errors import (
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
+from orchestrator.prompt.situation import ReadableCodex
 from orchestrator.prompt.strategy import consulted, size_of_text
+from orchestrator.records import UserRecords
 from orchestrator.relevance.configuration import read_rules
 from orchestrator.relevance.nodes import catalogue
 from orchestrator.reports.cache import cache_report
@@ -64,16 +68,6 @@ from orchestrator.wire.identities import (
     IdentityRow,
     ShortIdentity,
 )
-from orchestrator.wire.memories import (
-    FoundMemories,
-    MemoriesBody,
-    MemoriesImported,
-    MemoryBody,
-    MemoryChange,
-    MemorySearchBody,
-    MemoryStats,
-    MemoryView,
-)
 from orchestrator.wire.names import spelled
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
@@ -88,7 +82,6 @@ from orchestrator.wire.replies import (
     FileTokens,
     ImportedFloor,
     KeptData,
-    KeptReply,
     KvLossEvent,
     KvLossProgress,
     LoadedEvent,
@@ -121,7 +114,6 @@ from orchestrator.wire.status import (
     StatusReply,
 )
 from orchestrator.wire.texts import PropsReply
-from orchestrator.wire.traces import FeedbackBody, FeedbackReply, RelevanceStats, TraceDiff, TraceReport, TraceRow
 
 SEGMENTS = [("a" * 64, b"kv" * 500)]  # of a floor
 REFUSALS = {
@@ -149,26 +141,88 @@ def small_memories() -> Memories:
     return Memories(store, Staleness(store, lambda codex, path: None))
 
 
+class SmallCodices:
+    """Every codex is one that is known, from no folder."""
+
+    async def candidates(self, principal: Principal, asked: str | None, cwd: str) -> list[ReadableCodex]:
+        del principal, cwd
+        return [ReadableCodex(asked, "/nowhere")] if asked else []
+
+    async def readable(self, principal: Principal) -> list[Codex]:
+        del principal
+        return []
+
+
+def small_records() -> "SmallRecords":
+    traces = TraceStore(own_folder() / "traces.sqlite3", 30, 10**9)
+    codices: Any = SmallCodices()
+    conversations: Any = None
+    return SmallRecords(
+        conversations, small_memories(), TraceKeeper(traces), codices, read_rules(catalogue()), own_folder(), traces
+    )
+
+
+@dataclass(frozen=True)
+class SmallRecords(UserRecords):
+    """The real ones, but for conversations: `talks` are the questions by session. `purged` are names of what was."""
+
+    traces_held: TraceStore
+    talks: dict[str, list[str]] = field(default_factory=dict)
+    purged: list[str] = field(default_factory=list)
+
+    async def sessions(self, principal: Principal) -> list[SessionRow]:
+        return [filled(SessionRow, name=name, codex="demo", turns=len(turns)) for name, turns in self.talks.items()]
+
+    async def session(self, principal: Principal, name: str) -> SessionExport:
+        if name not in self.talks:
+            raise NotFound(f"no session {name}", "lore session list")
+        turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
+        return filled(SessionExport, name=name, codex="demo", turns=turns)
+
+    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
+        del principal
+        said = [(name, turn) for name, turns in self.talks.items() for turn in turns if query in turn]
+        return [filled(SessionHit, session=name, codex="demo", snippet=turn) for name, turn in said[:n]]
+
+    async def rename_session(self, principal: Principal, name: str, new: str) -> None:
+        await self.session(principal, name)
+        self.talks[new] = self.talks.pop(name)
+
+    async def drop_session(self, principal: Principal, name: str) -> None:
+        await self.session(principal, name)
+        del self.talks[name]
+
+    async def purge(self, principal: Principal, name: DataName) -> KeptData:
+        self.purged.append(name)
+        if name != "sessions":
+            return await super().purge(principal, name)
+        before = await self._kept_data(principal.uid, name)
+        self.talks.clear()
+        return before
+
+    async def _kept_data(self, uid: int, name: DataName) -> KeptData:
+        if name != "sessions":
+            return await super()._kept_data(uid, name)
+        return filled(KeptData, name=name, count=len(self.talks), what="sessions")
+
+
 @dataclass
 class SmallService:
     """`asked` are the asks as they came; `begun` and `ended` tell of questions that wait forever."""
 
     known: dict[str, CodexReport] = field(default_factory=lambda: {"demo": codex("demo")})
-    talks: dict[str, list[str]] = field(default_factory=dict)
+    records: SmallRecords = field(default_factory=small_records)
     asked: list[Ask] = field(default_factory=list)
     texts_asked: list[TextAsk] = field(default_factory=list)
     loads: list[LoadBody] = field(default_factory=list)
     pauses: list[str] = field(default_factory=list)
     archive: Sequence[bytes] = field(default_factory=lambda: [archive(SEGMENTS)])  # of every codex
-    purged: list[str] = field(default_factory=list)
     running: str = "builtin:quoter"
     version: str = VERSION
     measuring_s: float | None = 5.0  # that measuring the context would take
     default_identity: str = "lorekeep"
     shorter: str = ""
     texts: dict[str, str] = field(default_factory=lambda: {"lorekeep": "You answer.\n"})
-    kept: Memories = field(default_factory=lambda: small_memories())
-    traced: TraceStore = field(default_factory=lambda: TraceStore(own_folder() / "traces.sqlite3", 30, 10**9))
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -238,7 +292,7 @@ class SmallService:
         if ask.codex not in (None, "none") and not spelled(ask.codex, list(self.known)):
             raise NotFound(f"no codex {ask.codex}", f"there are: {', '.join(self.known)}")
         if ask.session:
-            self.talks.setdefault(ask.session, []).append(question)
+            self.records.talks.setdefault(ask.session, []).append(question)
 
     def answered(self, ask: Ask, reason: str) -> Answered:
         return Answered(reason, lore_of(ask), prompt_tokens=100, cached_tokens=90, completion_tokens=5)
@@ -288,22 +342,6 @@ class SmallService:
         self.found(name)
         del self.known[name]
 
-    async def forget_codex(self, principal: Principal, name: str) -> int:
-        return self.kept.forget_codex(principal.uid, name)
-
-    async def kept_data(self, principal: Principal) -> KeptReply:
-        traces, size = self.traced.kept(principal.uid)
-        rows = [filled(KeptData, name="traces", count=traces, bytes=size, what="traces")]
-        rows += [filled(KeptData, name="sessions", count=len(self.talks), what="sessions")]
-        rows += [filled(KeptData, name="cache", what="cache")] if principal.may("admin") else []
-        return KeptReply(kept=tuple(rows))
-
-    async def purge(self, principal: Principal, name: DataName) -> KeptData:
-        (before,) = [one for one in (await self.kept_data(principal)).kept if one.name == name]
-        self.purged.append(name)
-        self.traced.purge(principal.uid) if name == "traces" else self.talks.clear() if name == "sessions" else None
-        return before
-
     def found(self, name: str) -> CodexReport:
         if name not in self.known:
             raise NotFound(f"no codex {name}", f"there are: {', '.join(self.known)}")
@@ -325,15 +363,6 @@ class SmallService:
             line=10,
         )
         return SearchReply(hits=(hit,)[:n], notices=(), absent=query == '"its words"')
-
-    async def sessions(self, principal: Principal) -> list[SessionRow]:
-        return [filled(SessionRow, name=name, codex="demo", turns=len(turns)) for name, turns in self.talks.items()]
-
-    async def session(self, principal: Principal, name: str) -> SessionExport:
-        if name not in self.talks:
-            raise NotFound(f"no session {name}", "lore session list")
-        turns = tuple(SessionTurn(role="user", text=text, created=at) for at, text in enumerate(self.talks[name]))
-        return filled(SessionExport, name=name, codex="demo", turns=turns)
 
     async def read(self, principal: Principal, body: ReadBody) -> FileLines:
         if body.path != "src/a.py":
@@ -402,64 +431,6 @@ class SmallService:
             return SymbolsReply(symbols=(), meant=(row,))
         uses = (20, 22) if body.what == "callers" else ()
         return SymbolsReply(symbols=(row.model_copy(update={"uses": uses}),), meant=(row,))
-
-    async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
-        del principal
-        said = [(name, turn) for name, turns in self.talks.items() for turn in turns if query in turn]
-        return [filled(SessionHit, session=name, codex="demo", snippet=turn) for name, turn in said[:n]]
-
-    async def rename_session(self, principal: Principal, name: str, new: str) -> None:
-        await self.session(principal, name)
-        self.talks[new] = self.talks.pop(name)
-
-    async def drop_session(self, principal: Principal, name: str) -> None:
-        await self.session(principal, name)
-        del self.talks[name]
-
-    async def memories(
-        self, principal: Principal, kind: str | None = None, codex: str | None = None, state: str | None = None
-    ) -> tuple[MemoryView, ...]:
-        return self.kept.all_of(principal.uid, kind, codex, state)
-
-    async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
-        return self.kept.review(principal.uid)
-
-    async def memory(self, principal: Principal, id: str) -> MemoryView:  # noqa: A002
-        return self.kept.get(principal.uid, id)
-
-    async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
-        return self.kept.add(principal.uid, principal.sigil, None if body.codex == "none" else body.codex, body)
-
-    async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
-        return self.kept.add_all(principal.uid, principal.sigil, body.memories)
-
-    async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
-        return self.kept.change(principal.uid, id, body)
-
-    async def forget_memory(self, principal: Principal, id: str) -> str:  # noqa: A002
-        return self.kept.forget(principal.uid, id)
-
-    async def search_memories(self, principal: Principal, body: MemorySearchBody) -> FoundMemories:
-        return self.kept.search(principal.uid, body.codex, body.query, body.kind, body.n)
-
-    async def memory_stats(self, principal: Principal) -> MemoryStats:
-        return self.kept.figures(principal.uid)
-
-    async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
-        return self.traced.all_of(principal.uid, most, before)
-
-    async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
-        return self.traced.get(principal.uid, name, prompt=prompt)
-
-    async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
-        rules = read_rules(catalogue()) if suggest else None
-        return relevance_stats(self.traced.relevance_figures(principal.uid), rules)
-
-    async def trace_difference(self, principal: Principal, before: str, after: str) -> TraceDiff:
-        return self.traced.difference(principal.uid, before, after)
-
-    async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
-        return FeedbackReply(trace=self.traced.vote(principal.uid, name, body.vote, body.note)[1])
 
     async def identities(self, principal: Principal) -> tuple[IdentityRow, ...]:
         return tuple(
@@ -574,7 +545,7 @@ class SmallService:
             engine=ENGINE.model_copy(update={"reason": principal.sigil}),  # so that a test sees who asked
             governor={"level": "calm", "pressure": 0.25},
             codices=tuple(self.known.values()),
-            sessions=len(self.talks),
+            sessions=len(self.records.talks),
             queue={"running": 1, "waiting": 0},
             paused=self.away(None),
             plugins=("'odd' of some-package: it is broken",),

@@ -103,7 +103,7 @@ def test_without_its_scope_no_route_of_memories_opens(folder: Path, scopes, open
     rules = Settings.model_validate({"sigils": {"some": {"users": [os.getuid()], "scopes": scopes}}})
     with served(folder, owner=os.getuid() + 1, settings=rules) as running, client_of(running) as client:
         assert [client.request(verb, path, json=body).status_code for verb, path, body in shut] == [403] * len(shut)
-        assert running.service.kept.all_of(os.getuid()) == ()
+        assert running.service.records.learned.all_of(os.getuid()) == ()
         assert 403 not in [client.request(verb, path, json=body).status_code for verb, path, body in open_routes]
 
 

@@ -175,7 +175,7 @@ def test_a_response_goes_on_in_the_session_of_the_one_before(client, lorekeep):
     session = first.id.rpartition(".")[0]
     assert [first.id, second.id, third.id] == [f"{session}.{number}" for number in (1, 2, 3)]
     assert [ask.session for ask in lorekeep.service.asked] == [session] * 3
-    assert lorekeep.service.talks == {session: ["one", "two", "three"]}
+    assert lorekeep.service.records.talks == {session: ["one", "two", "three"]}
     assert third.previous_response_id == second.id
 
 
@@ -213,7 +213,7 @@ def test_two_responses_at_once_do_not_go_on_from_the_same_one(client, lorekeep):
     second = create(client, "two", previous_response_id=first.id)
     with create(client, "forever", previous_response_id=second.id, stream=True) as stream:
         assert next(iter(stream)).response.id.endswith(".3")
-        lorekeep.service.talks[second.id.rpartition(".")[0]].pop()  # a turn is kept at its end
+        lorekeep.service.records.talks[second.id.rpartition(".")[0]].pop()  # a turn is kept at its end
         with pytest.raises(openai.BadRequestError, match="another response goes on from") as refused:
             create(client, "three", previous_response_id=second.id)
     assert refused.value.code == "previous_response_not_found"

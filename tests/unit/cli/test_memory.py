@@ -22,7 +22,7 @@ ME = os.getuid()
 
 
 def remembered(lorekeep: Served) -> dict[str, str]:
-    return {one.text: one.state for one in lorekeep.service.kept.all_of(ME)}
+    return {one.text: one.state for one in lorekeep.service.records.learned.all_of(ME)}
 
 
 def test_what_is_added_is_told_with_its_kind_and_the_same_again_is_confirmed(lore, lorekeep) -> None:
@@ -44,7 +44,7 @@ def test_ten_megabytes_are_refused_as_one_memory_in_a_sentence(folder, lore, lim
         assert refused.returncode not in (0, 1)
         assert refused.stderr.startswith("lore: the ")
         assert len(refused.stderr) < 300
-        assert running.service.kept.all_of(ME) == ()
+        assert running.service.records.learned.all_of(ME) == ()
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_place_is_a_path_with_lines_or_a_commit(place: str, found: object) -> 
 
 def test_a_vote_needs_no_more_words_and_says_what_it_did(lore, lorekeep) -> None:
     lore("memory", "add", "The cache is Redis.")
-    (one,) = lorekeep.service.kept.all_of(ME)
+    (one,) = lorekeep.service.records.learned.all_of(ME)
     voted = lore("memory", "rate", one.id, "down")
     assert (voted.returncode, voted.stderr) == (0, f"{one.id} rated down, trust is now 0.40: The cache is Redis.\n")
 
 
 def test_it_is_shown_how_often_and_when_last_a_model_was_shown_it(lore, lorekeep) -> None:
     lore("memory", "add", "The cache is Redis.")
-    (one,) = lorekeep.service.kept.all_of(ME)
+    (one,) = lorekeep.service.records.learned.all_of(ME)
     assert re.search(r"^shown +never$", lore("memory", "show", one.id).stdout, re.MULTILINE)
     for at in (1_700_000_000.0, 1_700_000_060.0):
-        lorekeep.service.kept.store.shown(ME, {one.id: True}, at=at)
+        lorekeep.service.records.learned.store.shown(ME, {one.id: True}, at=at)
     last = datetime.fromtimestamp(1_700_000_060).astimezone().strftime("%Y-%m-%d %H:%M")
     assert re.search(rf"^shown +2 times, last {last}$", lore("memory", "show", one.id).stdout, re.MULTILINE)
 
@@ -91,7 +91,7 @@ def test_what_was_forgotten_is_no_longer_in_a_folder_that_is_exported_to_again(l
     (tmp_path / "fact-0123456789.md").write_text("my own, too\n")
     lore("memory", "add", "The cache is Redis.")
     kept = exported(lore, tmp_path)
-    (one,) = lorekeep.service.kept.all_of(ME)
+    (one,) = lorekeep.service.records.learned.all_of(ME)
     lore("memory", "forget", one.id)
     assert exported(lore, tmp_path) == kept - {f"fact-{one.id}.md"} == {"notes.md", "fact-0123456789.md"}
 
@@ -215,6 +215,6 @@ def test_what_only_a_censor_has_is_refused_of_another_kind(lore, lorekeep, argum
 
 def test_a_censor_has_its_domain_and_code_is_cited_in_a_codex_alone(lore, lorekeep) -> None:
     lore("memory", "add", "Never change the wire format.", "--kind", "censor", "--domain", "src/api", "-c", "none")
-    assert [one.domain for one in lorekeep.service.kept.all_of(ME)] == ["src/api"]
+    assert [one.domain for one in lorekeep.service.records.learned.all_of(ME)] == ["src/api"]
     refused = lore("memory", "add", "It is slow.", "--cite", "a.py:1-3", "-c", "none")
     assert (refused.returncode, "name its codex with -c" in refused.stderr) == (2, True), refused.stderr

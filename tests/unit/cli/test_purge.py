@@ -9,7 +9,7 @@ from support.traced import traced
 
 @pytest.fixture
 def turns(lorekeep):
-    store = lorekeep.service.traced
+    store = lorekeep.service.records.traces_held
     for number in range(3):
         store.keep(traced(f"mine{number}", uid=os.getuid()))
     store.keep(traced("theirs", uid=os.getuid() + 1))
@@ -44,7 +44,7 @@ def test_what_is_named_goes_and_what_is_another_users_stays(lore, turns, lorekee
 
 def test_all_begins_with_the_cache_which_goes_also_on_a_disk_without_room(lore, turns, lorekeep):
     assert lore("purge", "--all", "--yes").returncode == 0
-    assert lorekeep.service.purged == ["cache", "traces", "sessions"]
+    assert lorekeep.service.records.purged == ["cache", "traces", "sessions"]
 
 
 def test_a_codex_goes_with_the_users_memories_of_it_and_with_no_others(lore, lorekeep):

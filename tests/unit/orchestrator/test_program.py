@@ -62,9 +62,9 @@ def program(make_chat_model: Any, folder: Path) -> Program:
         watchers=none, upkeep=none, loader=none, searcher=none, codex_symbols=none, maps=none, files=none,
         floor_files=none,
         answers=none, texts=none, about=none,
-        meaning=meaning, session_store=none, tending=untended, kept_memories=none, traces_kept=none, identity_files=none,
+        meaning=meaning, records=none, tending=untended, identity_files=none,
         model_ready=AwaitedModel(), make_chat_model=make_chat_model, import_agent=lambda: None, exchange=none,
-        checkpoints=folder, meter=meter,
+        meter=meter,
     )  # fmt: skip
 
 
