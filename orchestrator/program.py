@@ -527,7 +527,7 @@ class Program:
         await asyncio.shield(self.model_ready())
         name, _ = await self.lifecycle.choose(principal, codex, cwd)
         if name is None:
-            raise NotFound("the bare model has no codex to measure on", "name one with -c, or: lore load PATH")
+            raise NotFound("the bare model has no codex to measure on", "name one with -c NAME, or: lore load PATH")
         await self.lifecycle.ensure_built(name)
         floor = self.reports.floors.of(name)
         if floor is None:

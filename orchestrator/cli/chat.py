@@ -4,6 +4,7 @@ What a line means is decided here, for a terminal and for a pipe alike. `chat_li
 """
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ COMMANDS: Mapping[str, str] = {
     "/help": "this page",
     "/quit": "leaves; the session stays",
 }
+NAMED_BY_OPTION = re.compile(r"(?<![\w-])-c (NAME|none)\b")  # how `lore ask` names a codex
 Ahead = Annotated[bool, given.option("--ahead", "compute the prompt while you type")]
 
 
@@ -141,7 +143,12 @@ class Talk:
 
     def take(self, text: str) -> None:
         """A line: a command, or a question. Raises Failure."""
-        text = text.strip()
+        try:
+            self._take(text.strip())
+        except Failure as failure:
+            raise Failure(failure.status, in_chat(failure.message), in_chat(failure.hint), failure.code) from failure
+
+    def _take(self, text: str) -> None:
         word, _, rest = text.partition(" ")
         if not text:
             return
@@ -184,7 +191,7 @@ class Talk:
         else:  # the conversation goes on by itself; a new name alone may be a typing error
             is_news = self.options.session and answer.lore.get("began")
             lore = answer.lore if is_news else {**answer.lore, "session": ""}
-            finish(replace(answer, lore=lore), self.options, self.socket)
+            finish(replace(answer, lore=told_in_chat(lore)), self.options, self.socket)
         self._keep(text, answer)
 
     def body(self, text: str, options: AskOptions | None = None) -> dict[str, Any]:
@@ -207,7 +214,7 @@ class Talk:
         if not text:
             raise Failure(faults.USAGE, "nothing to plan", "/plan TEXT")
         with told_of_waiting(self.socket):
-            self._page(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text))))
+            self._page(in_chat(plan_page(Daemon(self.socket).call("POST", "/v1/plan", self.body(text)))))
 
     def _files(self, _: str) -> None:
         lore = self._answered()
@@ -303,6 +310,18 @@ class Talk:
             return ""
         codex = f" -c {self.options.codex}" if self.options.codex else ""
         return f"go on: lore chat --continue{codex} (session {self.options.session})"
+
+
+def in_chat(text: str) -> str:
+    """A hint that the daemon gives to who types commands of a shell, as one types it here."""
+    return NAMED_BY_OPTION.sub(r"/codex \1", text).replace("lore plan shows which", "/files shows which")
+
+
+def told_in_chat(lore: dict[str, Any]) -> dict[str, Any]:
+    """What an answer tells a person, in the words of a conversation."""
+    governor = lore.get("governor") or {}
+    told = {name: [in_chat(one) for one in lore.get(name, ())] for name in ("notices", "lasting")}
+    return {**lore, **told, "governor": {**governor, "left_out": in_chat(str(governor.get("left_out") or ""))}}
 
 
 @dataclass

@@ -41,6 +41,7 @@ class EditedLines:
             history=self._history,
             completer=ThreadedCompleter(names),
             complete_while_typing=False,
+            enable_suspend=True,  # the terminal sends no signal while a line is edited, only the key
             key_bindings=bindings(),
             # An answer about the cursor's place would come late, among what is typed.
             output=Vt100_Output(sys.stdout, size, term=os.environ.get("TERM"), enable_cpr=False),

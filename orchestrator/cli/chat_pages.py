@@ -13,7 +13,7 @@ def help_page(commands: Mapping[str, str]) -> str:
     lines = [f"{name}\n    {meaning}" for name, meaning in commands.items()]
     keys = [
         "Enter asks. Alt-Enter, or a backslash at the end, begins another line. Tab completes.",
-        "Ctrl-C cancels an answer, or clears the line. Ctrl-D at an empty line leaves.",
+        "Ctrl-C cancels an answer, or clears the line. Ctrl-D at an empty line leaves. Ctrl-Z and fg pause it.",
     ]
     return "\n".join([*lines, *keys])
 

@@ -262,7 +262,7 @@ def _decision(
 def _bare(asked: QuestionFigures, forced: str | None) -> Decision:
     if forced is not None:
         raise InvalidRequest(
-            f"strategy {strategy_named(forced)} needs a codex, and none was chosen", "name one with -c"
+            f"strategy {strategy_named(forced)} needs a codex, and none was chosen", "name one with -c NAME"
         )
     return Decision(
         strategy=Strategy.NONE,

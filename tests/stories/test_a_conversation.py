@@ -79,6 +79,43 @@ def test_several_lines_pasted_or_typed_are_one_question_and_stay_in_the_history_
     assert "+three" in history.read_text().splitlines()
 
 
+def test_ctrl_z_leaves_it_to_the_shell_and_fg_goes_on_with_the_line_that_was_begun(house):
+    environment = {**house.environment, "PS1": "shell: ", "TERM": "xterm"}
+    with terminal("bash", "--norc", "--noediting", "-i", environment=environment) as seen:
+        seen.until("shell: ")
+        seen.type(f"{LORE} chat\r")
+        seen.prompt()
+        seen.type(question("zebra"))
+        seen.until(question("zebra"))
+        seen.type("\x1a")
+        seen.until("Stopped")
+        seen.type("echo $((20 + 3)); fg\r")
+        seen.until("23")
+        seen.until(question("zebra"))
+        seen.type("\r")
+        seen.until("4815162")
+        seen.until("vaults · CAG")
+        seen.prompt()
+        seen.type("\x04")
+        seen.until("go on: lore chat --continue")
+        seen.type("exit\r")
+        seen.rest()
+
+
+def test_hints_are_what_one_types_in_a_conversation(house):
+    house.lore("load", codebase(house.folder / "others"), "--wait", "--no-watch")
+    try:
+        with chat(house) as seen:
+            asked(
+                seen, question("zebra"), "several codices are loaded", "name one (/codex NAME, or the model lore/NAME)"
+            )
+            asked(seen, f"/plan {question('zebra')}", "name one (/codex NAME")
+            asked(seen, "/codex vaults", "a new session begins, on vaults")
+            asked(seen, question("zebra"), "4815162", "vaults · CAG")
+    finally:
+        assert house.lore("codex", "drop", "others").returncode == 0
+
+
 def test_a_disk_that_takes_no_more_costs_the_history_and_one_line_and_no_conversation(house):
     history = house.folder / "state" / "lorekeep" / "chat-history"
     with chat(house) as seen:
