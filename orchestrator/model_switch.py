@@ -24,9 +24,10 @@ from orchestrator.model.model_file import ModelFile
 from orchestrator.program import Program
 from orchestrator.service import ModelEvent
 from orchestrator.settings.model import Settings
+from orchestrator.wire.models import ChangedEvent, ModelChange, ModelNames
 from orchestrator.wire.names import owner_of
 from orchestrator.wire.places import ChangePhase
-from orchestrator.wire.replies import ChangedEvent, ModelChange, ModelNames, ProgressEvent
+from orchestrator.wire.replies import ProgressEvent
 
 log = logging.getLogger("lorekeep")
 OnPhase = Callable[[ChangePhase, int, int], None]  # where a change is: phase, done, of how many

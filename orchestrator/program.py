@@ -58,19 +58,15 @@ from orchestrator.wire.answers import PlanReply, StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
+from orchestrator.wire.models import ColdFloor, KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.replies import (
     Cancelled,
     CodexCosts,
     CodexMap,
     CodexReport,
-    ColdFloor,
     FileLines,
     ImportedFloor,
-    KvLossEvent,
-    KvLossProgress,
     MapLine,
-    ModelReport,
-    ModelRow,
     OfferReply,
     SearchReply,
     SymbolRow,

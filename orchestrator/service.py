@@ -24,10 +24,10 @@ from orchestrator.wire.memories import (
     MemoryStats,
     MemoryView,
 )
+from orchestrator.wire.models import ChangedEvent, KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.names import owner_of
 from orchestrator.wire.replies import (
     Cancelled,
-    ChangedEvent,
     CodexCosts,
     CodexMap,
     CodexReport,
@@ -36,11 +36,7 @@ from orchestrator.wire.replies import (
     ImportedFloor,
     KeptData,
     KeptReply,
-    KvLossEvent,
-    KvLossProgress,
     LoadedEvent,
-    ModelReport,
-    ModelRow,
     OfferReply,
     ProgressEvent,
     SearchReply,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from orchestrator.api.http import ApiCall, route
 from orchestrator.errors import NotFound, instead
 from orchestrator.wire.answers import BARE
+from orchestrator.wire.models import ModelCard, ModelCards
 from orchestrator.wire.names import ANY_CODEX, CODEX_PREFIX, spelled, without_tag
-from orchestrator.wire.replies import ModelCard, ModelCards
 
 REFUSE, DEFAULT = "refuse", "default"  # of clients.unknown_model; anything else is a model id
 

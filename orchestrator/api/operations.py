@@ -24,12 +24,12 @@ from orchestrator.settings.units import in_seconds
 from orchestrator.wire.answers import StrategyState
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.context import ContextReply, MeasuredEvent
+from orchestrator.wire.models import ChangedEvent, KvLossEvent, KvLossProgress, ModelChange, ModelReply, ModelRows
 from orchestrator.wire.openapi import QueryParameter, document
 from orchestrator.wire.places import VERSION, is_url
 from orchestrator.wire.replies import (
     Alive,
     Cancelled,
-    ChangedEvent,
     CodexCosts,
     CodexMap,
     CodexReply,
@@ -41,12 +41,7 @@ from orchestrator.wire.replies import (
     Health,
     ImportedFloor,
     KeptReply,
-    KvLossEvent,
-    KvLossProgress,
     LoadedEvent,
-    ModelChange,
-    ModelReply,
-    ModelRows,
     OfferReply,
     ProgressEvent,
     Purged,

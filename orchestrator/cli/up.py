@@ -26,7 +26,7 @@ from orchestrator.wire import faults
 from orchestrator.wire.places import SOCKET_VARIABLE, is_url
 
 if TYPE_CHECKING:
-    from orchestrator.wire.replies import AdvisedModel, ModelAdvice
+    from orchestrator.wire.models import AdvisedModel, ModelAdvice
 
 PathToLoad = Annotated[str, typer.Argument(metavar="[PATH]", help="the directory to load")]
 ModelName = Annotated[

@@ -22,7 +22,7 @@ from orchestrator.errors import EngineFailed, InvalidRequest, NotReady, Settings
 from orchestrator.model.model_file import ModelFile
 from orchestrator.settings.paths import write_whole
 from orchestrator.wire.answers import KvLoss
-from orchestrator.wire.replies import KvLossEvent, KvLossProgress
+from orchestrator.wire.models import KvLossEvent, KvLossProgress
 
 KV_LOSSES = "kv-losses.json"  # beside the databases
 TOKENS, LEAST = 2_048, 256  # of the text: as many as are measured, and fewer of which nothing is learned

@@ -30,7 +30,7 @@ from orchestrator.reports.surroundings import Worth
 from orchestrator.settings.model import PromptTable, Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.answers import KvLoss
-from orchestrator.wire.replies import KvRanges, TemplatePlacement
+from orchestrator.wire.models import KvRanges, TemplatePlacement
 
 STORES = ("*.sqlite3", "*.sqlite")  # the second: the catalog
 FLOOR = 8192  # tokens of a small codex: a longer one takes longer for each of its tokens

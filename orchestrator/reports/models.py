@@ -47,8 +47,7 @@ from orchestrator.settings.model import KvType as KvTypeName
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
 from orchestrator.wire.answers import KvLoss
-from orchestrator.wire.places import path_of
-from orchestrator.wire.replies import (
+from orchestrator.wire.models import (
     EmbeddingMemory,
     EmbeddingShape,
     GpuShare,
@@ -62,6 +61,7 @@ from orchestrator.wire.replies import (
     PlannedMemory,
     TemplatePlacement,
 )
+from orchestrator.wire.places import path_of
 
 LEAST_CONTEXT = 512  # tokens: the shortest window that may be set
 NOT_MADE = "unknown: it is made on first need, with lore serve --model {}"

@@ -22,7 +22,7 @@ from orchestrator.model.conditions import LoadingConditions, conditions_here
 from orchestrator.reports.models import Fitting, fitting
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.wire.replies import AdvisedModel, ModelAdvice
+from orchestrator.wire.models import AdvisedModel, ModelAdvice
 
 MOST = 3  # of these somebody can choose without reading a page
 # A smaller window holds a map of most codebases and little else: the codebase itself is what a floor is for.

@@ -27,8 +27,9 @@ from orchestrator.reports import models
 from orchestrator.reports.cache import cache_report
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.models import KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.places import KeySource
-from orchestrator.wire.replies import CodexReport, KvLossEvent, KvLossProgress, LoadReport, ModelReport, ModelRow
+from orchestrator.wire.replies import CodexReport, LoadReport
 from orchestrator.wire.status import (
     ArchivePlace,
     AwayEvent,

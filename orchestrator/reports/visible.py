@@ -11,7 +11,7 @@ from orchestrator.service import Principal
 from orchestrator.wire.answers import KvLoss
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.identities import IdentityReply, IdentityReport, IdentityRow
-from orchestrator.wire.replies import ModelReport
+from orchestrator.wire.models import ModelReport
 from orchestrator.wire.status import (
     BranchReport,
     EngineWork,

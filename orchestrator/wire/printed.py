@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from orchestrator.wire import answers, context, identities, memories, replies, status, traces
+from orchestrator.wire import answers, context, identities, memories, models, replies, status, traces
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.picture import DaemonAway, Picture
 
@@ -143,7 +143,7 @@ class ModelUsed(ReplyShape):
 
     model: ModelSetting = Field(description="in the configuration")
     daemon: DaemonWord = Field(description=DAEMON)
-    cold: tuple[replies.ColdFloor, ...] = Field(description="floors to be computed, unless they were before")
+    cold: tuple[models.ColdFloor, ...] = Field(description="floors to be computed, unless they were before")
 
 
 class ModelRemoved(ReplyShape):
@@ -225,7 +225,7 @@ Shapes = tuple[type[Any], ...]  # of replies, or plain dataclasses
 LOADS: Shapes = (replies.ProgressEvent, replies.LoadedEvent)
 STREAMED = ("up", "chat", "load", "codex reload", "top")  # a line of JSON for each event
 PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
-    "up": (*LOADS, replies.BroughtUp, replies.ModelAdvice),
+    "up": (*LOADS, models.BroughtUp, models.ModelAdvice),
     "load": (*LOADS, replies.Cancelled),
     "ask": (WholeAnswer,),
     "chat": (WholeAnswer,),
@@ -266,8 +266,8 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "identity edit": (identities.IdentityChange,),
     "identity use": (IdentityUsed,),
     "identity condense": (IdentityCondensed,),
-    "model list": (replies.ModelRows,),
-    "model show": (replies.ModelReply,),
+    "model list": (models.ModelRows,),
+    "model show": (models.ModelReply,),
     "model use": (ModelUsed,),
     "model drop": (ModelRemoved,),
     "model get": (ModelDownloaded,),

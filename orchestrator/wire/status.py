@@ -6,8 +6,9 @@ from pydantic import Field
 
 from orchestrator.wire.answers import Departure
 from orchestrator.wire.base import ReplyShape
+from orchestrator.wire.models import ModelNames
 from orchestrator.wire.places import KeySource
-from orchestrator.wire.replies import CodexReport, LoadReport, ModelNames
+from orchestrator.wire.replies import CodexReport, LoadReport
 
 
 class RunningModel(ModelNames):

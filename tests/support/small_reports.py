@@ -12,7 +12,8 @@ from orchestrator.wire.answers import (
     PromptState,
     StrategyState,
 )
-from orchestrator.wire.replies import CodexReport, CoverageTokens, ModelReport
+from orchestrator.wire.models import ModelReport
+from orchestrator.wire.replies import CodexReport, CoverageTokens
 from orchestrator.wire.status import EngineReport, PoolReport
 
 MODEL = ModelReport(

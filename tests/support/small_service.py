@@ -68,27 +68,29 @@ from orchestrator.wire.identities import (
     IdentityRow,
     ShortIdentity,
 )
+from orchestrator.wire.models import (
+    ChangedEvent,
+    ColdFloor,
+    KvLossEvent,
+    KvLossProgress,
+    ModelNames,
+    ModelReport,
+    ModelRow,
+)
 from orchestrator.wire.names import spelled
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.replies import (
     Cancelled,
-    ChangedEvent,
     CodexCosts,
     CodexMap,
     CodexReport,
-    ColdFloor,
     DataName,
     FileLines,
     FileTokens,
     ImportedFloor,
     KeptData,
-    KvLossEvent,
-    KvLossProgress,
     LoadedEvent,
     MapLine,
-    ModelNames,
-    ModelReport,
-    ModelRow,
     OfferReply,
     ProgressEvent,
     SearchHit,

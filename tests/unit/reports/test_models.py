@@ -16,7 +16,7 @@ from orchestrator.model.model_file import AtHand, FileHeader, at_hand, chosen, h
 from orchestrator.model.offloading import unused_gpu
 from orchestrator.reports.models import QUANTISED_ON_CPU, Gpu, LoadingConditions, choices, described, fitting, row
 from orchestrator.settings.model import KvType
-from orchestrator.wire.replies import ModelReport
+from orchestrator.wire.models import ModelReport
 
 PLAN = KvPlan(sequences=4)
 
