@@ -102,12 +102,12 @@ def floor_of(grading: Grading, full: int, window: int) -> HeldFloor:
     skeletons = grading.tokens(FileLevel.SKELETON)
     decision = decide_coverage(CoverageSizes(full, sum(skeletons), sum(skeletons)), FloorRoom(window, IDENTITY, window))
     is_map = decision.coverage is Coverage.MAP
-    levels = grading.of_map(decision.tokens) if is_map else grading.with_bodies(decision.tokens)
+    levels = grading.of_map(decision.tokens) if is_map else grading.with_whole_files(decision.tokens)
     costs = {
         FileLevel.NOTHING: [0] * len(skeletons),
         FileLevel.LINE: grading.tokens(FileLevel.LINE),
         FileLevel.SKELETON: skeletons,
-        FileLevel.BODY: [grading.bodies[one.path] for one in grading.entries],
+        FileLevel.FULL: [grading.bodies[one.path] for one in grading.entries],
     }
     used = sum(costs[levels[one.path]][at] for at, one in enumerate(grading.entries))
     return HeldFloor(decision.coverage, used, decision.tokens, levels)

@@ -1,6 +1,6 @@
 """What of a file is in the floor, and which file gets how much. Pure and deterministic.
 
-    nothing < line < skeleton < body
+    nothing < line < skeleton < full
 
 A *line* names what the file defines. A *skeleton* is its outline: the signatures and first doc lines of all definitions,
 each with its line number, so that it can be cited:
@@ -8,8 +8,8 @@ each with its line number, so that it can be cited:
     83 class App(Scaffold): The application object.
     212   def route(self, rule, **options): Registers a view function.
 
-A text without definitions is represented by its first lines. A *body* is the whole text. The caller decides between which
-levels a codex moves, and gives budget and costs in tokens.
+A text without definitions is represented by its first lines. At *full* it is the whole text. The caller decides between
+which levels a codex moves, and gives budget and costs in tokens.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,12 @@ _LINE_CHARS = 60  # names of a line
 _SYMBOLS = 3_000  # of one file: more is data in the shape of code
 _LEFT_OUT = frozenset({"key", "rule", "element"})  # of data files: their names are their content
 _FUNCTIONS = frozenset({"function", "method"})
-_TOLD = (0.0, 0.05, 0.6, 1.0)  # by level, of what a body tells: most questions are about what a definition is and where
+_TOLD = (
+    0.0,
+    0.05,
+    0.6,
+    1.0,
+)  # by level, of what it tells whole: most questions are about what a definition is and where
 _TOUCHED = 4.0  # earlier questions predict the next one best
 
 
@@ -89,7 +94,7 @@ class FileLevel(IntEnum):
     NOTHING = 0
     LINE = 1
     SKELETON = 2
-    BODY = 3
+    FULL = 3
 
 
 @dataclass(frozen=True)

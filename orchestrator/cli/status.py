@@ -72,7 +72,7 @@ def whole_page(now: Report) -> str:
 
 
 def heading(now: Report) -> tuple[str, str]:
-    held, talks = plural(len(now["codices"]), "codex", "codices"), plural(now["sessions"], "conversation")
+    held, talks = plural(len(now["codices"]), "codex", "codices"), plural(now["sessions"], "session")
     return "lorekeep", f"{now['version']}, {held}, {talks}"
 
 

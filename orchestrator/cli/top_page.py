@@ -2,7 +2,7 @@
 
 A line is spans of text, each with the name of a style. All that a colour tells a letter or a word tells, too:
 
-    oooWWWWbbFFFFFFcc-----.............      others, weights, buffers, floors, conversations, room, free
+    oooWWWWbbFFFFFFtt-----.............      others, weights, buffers, floors, tails, room, free
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from orchestrator.wire.picture import (
 
 Span = tuple[str, str]  # text, and the name of its style; "" is plain
 Line = tuple[Span, ...]
-LETTERS = dict(zip(PARTS, "oWbFc-.", strict=True))
+LETTERS = dict(zip(PARTS, "oWbFt-.", strict=True))
 CACHED, COMPUTED = "=", "+"
 BLANK: Line = ()
 NARROW, WIDE = 40, 56  # columns below which a line keeps only what must be there; from which a bar has a place in it
@@ -65,7 +65,7 @@ def header(now: Picture, columns: int) -> list[Line]:
         (f"power {levels.power}", "" if levels.power == "normal" else "bad"),
     ]
     words += [(f"window {count(levels.window)}", "")] if levels.window else []
-    words += [(plural(now.sessions, "conversation"), "")]
+    words += [(plural(now.sessions, "session"), "")]
     words += [(f"{100 * now.hit_rate:.1f} % cached, {duration(now.saved_ms / 1000)} saved", "")] if now.hit_rate else []
     why = [f"away: {levels.away}" if levels.away else "", levels.reason, levels.saving, *now.notes]
     return [tuple(first), *wrapped(words, columns), *(((text, "bad"),) for text in dict.fromkeys(why) if text)]

@@ -33,7 +33,7 @@ STYLES = {
     "weights": "blue",
     "buffers": "magenta",
     "floors": "green",
-    "conversations": "cyan",
+    "tails": "cyan",
     "room": "yellow",
     "free": "dim",
 }

@@ -341,14 +341,14 @@ class CodexBuilder:
         counted = {one.path: tokens for one, tokens in zip(entries, bodies, strict=bool(bodies))}
         grading = Grading(graded, known, counted, self._churn(name), self.store.touched(name), count, documents)
         budget, lines = decision.tokens - heading, sum(count([LINES_HEADING]))
-        chosen = grading.of_map(budget, lines) if is_map else grading.with_bodies(budget)
+        chosen = grading.of_map(budget, lines) if is_map else grading.with_whole_files(budget)
         return "".join(str(int(chosen.get(one.path, FileLevel.NOTHING))) for one in entries)
 
     def _view_at(self, source: "_BuildSource", tier: Coverage, chosen: str, report: OnProgress) -> CodexView:
         entries = source.generation.entries
         shown = [(one, FileLevel(int(digit))) for one, digit in zip(entries, chosen, strict=True) if digit != "0"]
-        known = self._outlined(source, [one for one, level in shown if level is not FileLevel.BODY], report)
-        whole = self.library.catalog.documents([one for one, level in shown if level is FileLevel.BODY])
+        known = self._outlined(source, [one for one, level in shown if level is not FileLevel.FULL], report)
+        whole = self.library.catalog.documents([one for one, level in shown if level is FileLevel.FULL])
         bodies = {one.path: whole_piece(one) for one in whole}
         pieces = (bodies.get(one.path) or known[one.path].piece(one.path, level) for one, level in shown)
         return source.view("map" if tier is Coverage.MAP else "skeleton", tuple(pieces))

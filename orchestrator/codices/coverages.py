@@ -1,11 +1,11 @@
-"""What the floor may hold of a codex's files, written from its documents: lines, skeletons, bodies; and which file gets how
-much.
+"""What the floor may hold of a codex's files, written from its documents: lines, skeletons, whole files; and which file
+gets how much.
 
     documents, a page at a time ─▶ outlined: line, skeleton, gist; remembered by digest
     gists ─▶ centrality ┐
     git ─▶ churn        ├▶ value of each file ┐
     answers ─▶ touched  ┘                     ├▶ levels, within the budget
-    lines, skeletons, bodies ─▶ tokens of each ┘
+    lines, skeletons, whole  ─▶ tokens of each ┘
 
     estimates: tokens from a sample of files, before a load and where a codex is far too large to be counted
 
@@ -69,7 +69,7 @@ class Outlined:
     gist: Gist
 
     def piece(self, path: str, level: FileLevel) -> CodexPiece:
-        """At a level between NOTHING and BODY."""
+        """At a level between NOTHING and FULL."""
         if level is FileLevel.LINE:
             return CodexPiece(path=one_line(path), text=self.line, kind=LINE)
         return CodexPiece(path=one_line(path), text=self.skeleton, kind="full" if self.whole else "skeleton")
@@ -168,8 +168,8 @@ class Grading:
         return self._levels(list(zip(lines, told, strict=True)), room, named)
 
     @gc_pause()
-    def with_bodies(self, budget: int) -> dict[str, FileLevel]:
-        """Skeletons of all, and bodies."""
+    def with_whole_files(self, budget: int) -> dict[str, FileLevel]:
+        """Skeletons of all, and whole files."""
         told = self.tokens(FileLevel.SKELETON)
         bodies = self.bodies or self._counted_bodies(told, budget)
         costs = [
@@ -217,7 +217,7 @@ class Grading:
             (0, least, one.size // BYTES_PER_TOKEN + HEADING) for one, least in zip(self.entries, told, strict=True)
         ]
         likely = self._levels(about, CANDIDATES * budget, self._skeletons())
-        chosen = [one for one in self.entries if likely[one.path] is FileLevel.BODY]
+        chosen = [one for one in self.entries if likely[one.path] is FileLevel.FULL]
         texts = [piece_text(whole_piece(one)) for one in self.documents(chosen)]
         return {one.path: tokens for one, tokens in zip(chosen, self.count(texts), strict=True)}
 

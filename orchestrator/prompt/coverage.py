@@ -3,7 +3,7 @@
     #  when                                     coverage
     0  forced                                   that, or OverBudget with the numbers
     1  every file whole fits                    full
-    2  every skeleton fits                      skeleton+hot; whole bodies fill what is left of the limit
+    2  every skeleton fits                      skeleton+hot; whole files fill what is left of the limit
     3  window >= 4,000                          map: lines and skeletons
     4  otherwise                                none
 
@@ -63,7 +63,7 @@ DEFAULT_COVERAGE = CoverageSettings()
 class CoverageSizes:
     """Tokens of a codex at each coverage, None where it is not made for this codex. Exact but for those in `estimated`.
 
-    `skeleton`: every file's, without bodies; `map`: the most that a map holds.
+    `skeleton`: every file's skeleton and no more; `map`: the most that a map holds.
     """
 
     full: int

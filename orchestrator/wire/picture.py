@@ -21,8 +21,8 @@ from orchestrator.wire.places import PHASES, VERSION
 
 Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # What the memory holds, in the order in which it is drawn. `room`: of open caches, holding no token. `free`: the last part.
-PARTS = ("others", "weights", "buffers", "floors", "conversations", "room", "free")
-FLOOR, CONVERSATION = "floor", "conversation"
+PARTS = ("others", "weights", "buffers", "floors", "tails", "room", "free")
+FLOOR, TAIL = "floor", "tail"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class BranchLine:
     """A stretch of tokens below another one of less `depth`. `promised`: of its tokens, those still to compute."""
 
     depth: int
-    kind: str  # FLOOR or CONVERSATION
+    kind: str  # FLOOR or TAIL
     start: int
     tokens: int
     promised: int
@@ -105,13 +105,13 @@ class BranchLine:
 
 @dataclass(frozen=True)
 class CacheLine:
-    """A live cache. `floors` and `conversations`: computed tokens; `room`: cells that hold nothing. Cells are tokens."""
+    """A live cache. `floors` and `tails`: computed tokens; `room`: cells that hold nothing. Cells are tokens."""
 
     identity: str
     codex: str  # empty: the bare model
     cells: int
     floors: int
-    conversations: int
+    tails: int
     room: int
     bytes: int
     branches: tuple[BranchLine, ...]
@@ -300,12 +300,12 @@ def host_use(host: Report) -> tuple[int, int, int]:
 def parts_of(whole: int, others: int, ours: int, weights: int, kv: int, trees: Sequence[CacheLine]) -> dict[str, int]:
     """Bytes by each of PARTS; they add up to `whole`. Buffers are the rest of ours."""
     floors = sum(share_of(tree, tree.floors) for tree in trees)
-    conversations = sum(share_of(tree, tree.conversations) for tree in trees)
+    tails = sum(share_of(tree, tree.tails) for tree in trees)
     wanted = {
         "others": others,
         "floors": floors,
-        "conversations": conversations,
-        "room": max(0, kv - floors - conversations),
+        "tails": tails,
+        "room": max(0, kv - floors - tails),
         "weights": min(weights, max(0, ours - kv)),
         "buffers": max(0, ours - kv - weights),
     }
@@ -352,14 +352,14 @@ def tree_of(cache: Report) -> CacheLine:
     identity, _, codex = str(cache["name"]).partition("/")
     cells, bytes_ = cache["size"], cache["bytes"]
     branches = tuple(branch_of(one, bytes_, cells) for one in cache.get("branches", ()))
-    floors, conversations = cache["floors"], cache["conversations"]
+    floors, tails = cache["floors"], cache["conversations"]
     return CacheLine(
         identity=identity.partition("@")[0],
         codex=codex,
         cells=cells,
         floors=floors,
-        conversations=conversations,
-        room=max(0, cells - floors - conversations),
+        tails=tails,
+        room=max(0, cells - floors - tails),
         bytes=bytes_,
         branches=branches,
         left_out=cache.get("left_out", 0),
@@ -369,7 +369,7 @@ def tree_of(cache: Report) -> CacheLine:
 def branch_of(branch: Report, bytes_: int, cells: int) -> BranchLine:
     return BranchLine(
         depth=branch["depth"],
-        kind=CONVERSATION if branch["private"] else FLOOR,
+        kind=TAIL if branch["private"] else FLOOR,
         start=branch["start"],
         tokens=branch["tokens"],
         promised=branch["tokens"] - branch["computed"],

@@ -267,7 +267,7 @@ class CoverageTokens(ReplyShape):
     """Tokens of each coverage; none where one was not made."""
 
     full: int | None = Field(description="all files whole")
-    skeleton: int | None = Field(description="skeletons of all files, without bodies")
+    skeleton: int | None = Field(description="skeletons of all files, none of them whole")
     map: int | None = Field(description="what a map may take")
 
 

@@ -214,7 +214,7 @@ class StatusReply(ReplyShape):
     engine: EngineReport = Field(description="its process")
     governor: GovernorReport = Field(description="the machine")
     codices: tuple[CodexReport, ...] = Field(description="what is loaded")
-    sessions: int = Field(description="conversations kept")
+    sessions: int = Field(description="kept, which `lore session list` lists")
     queue: QueueReport = Field(description="jobs of the engine")
     plugins: tuple[str, ...] = Field(description="plug-ins that cannot be used, and why")
     relevance: str = Field("", description="why every context node is fetched for every turn; empty: the gate decides")

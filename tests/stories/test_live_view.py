@@ -38,7 +38,7 @@ def test_caches_files_and_questions_are_as_other_commands_tell_them(house):
     assert sum(now["memory"]["parts"].values()) == now["memory"]["whole"] > 0
     (tree,) = [one for one in now["trees"] if one["codex"] == "vaults"]
     assert (tree["branches"][0]["kind"], tree["branches"][0]["tokens"]) == ("floor", codex["floor_tokens"])
-    assert sum(one["tokens"] - one["promised"] for one in tree["branches"]) == tree["floors"] + tree["conversations"]
+    assert sum(one["tokens"] - one["promised"] for one in tree["branches"]) == tree["floors"] + tree["tails"]
     assert (now["files"]["codex"], now["files"]["tokens"]) == ("vaults", codex["tier_tokens"])
     assert {one["path"] for one in now["files"]["lines"]} == {"steps.py", "walrus.py", "zebra.py"}
     assert 0 < sum(one["tokens"] for one in now["files"]["lines"]) <= codex["tier_tokens"]

@@ -41,7 +41,7 @@ TICKETS = st.builds(
     left_s=st.none() | st.floats(0, 1e5),
 )  # fmt: skip
 BRANCHES = st.builds(
-    BranchLine, depth=st.integers(0, 5), kind=st.sampled_from(["floor", "conversation"]), start=COUNTS, tokens=COUNTS,
+    BranchLine, depth=st.integers(0, 5), kind=st.sampled_from(["floor", "tail"]), start=COUNTS, tokens=COUNTS,
     promised=COUNTS, bytes=COUNTS, used=st.booleans(),
 )  # fmt: skip
 PICTURES = st.builds(
@@ -56,7 +56,7 @@ PICTURES = st.builds(
     ),
     memory=st.lists(COUNTS, min_size=7, max_size=7).map(
         lambda parts: MemoryBar(
-            "RAM", sum(parts), dict(zip(("others", "weights", "buffers", "floors", "conversations", "room", "free"),
+            "RAM", sum(parts), dict(zip(("others", "weights", "buffers", "floors", "tails", "room", "free"),
                                         parts, strict=True)), None,
         )
     ),
@@ -68,7 +68,7 @@ PICTURES = st.builds(
         max_size=2,
     ).map(tuple),
     trees=st.lists(
-        st.builds(CacheLine, identity=TEXTS, codex=TEXTS, cells=COUNTS, floors=COUNTS, conversations=COUNTS, room=COUNTS,
+        st.builds(CacheLine, identity=TEXTS, codex=TEXTS, cells=COUNTS, floors=COUNTS, tails=COUNTS, room=COUNTS,
                   bytes=COUNTS, branches=st.lists(BRANCHES, max_size=4).map(tuple), left_out=st.integers(0, 3)),
         max_size=2,
     ).map(tuple),

@@ -90,8 +90,8 @@ def test_a_fifth_of_a_maps_room_names_files_before_outlines_take_it(library, tmp
 
 def test_of_bodies_those_that_questions_touched_come_first(library, tmp_path):
     least = sum(grading(library, tmp_path).tokens(FileLevel.SKELETON))
-    chosen = grading(library, tmp_path, touched={"user3.py": 4}).with_bodies(least + 12)
-    assert [path for path, level in chosen.items() if level is FileLevel.BODY] == ["user3.py"]
+    chosen = grading(library, tmp_path, touched={"user3.py": 4}).with_whole_files(least + 12)
+    assert [path for path, level in chosen.items() if level is FileLevel.FULL] == ["user3.py"]
 
 
 def test_bodies_that_are_not_counted_are_counted_where_they_have_a_chance(library, tmp_path):
@@ -101,8 +101,8 @@ def test_bodies_that_are_not_counted_are_counted_where_they_have_a_chance(librar
     }
     for room in (5, 20, 60, 500):
         least = sum(grading(library, tmp_path).tokens(FileLevel.SKELETON))
-        with_counts = grading(library, tmp_path, bodies=counted).with_bodies(least + room)
-        assert grading(library, tmp_path).with_bodies(least + room) == with_counts
+        with_counts = grading(library, tmp_path, bodies=counted).with_whole_files(least + room)
+        assert grading(library, tmp_path).with_whole_files(least + room) == with_counts
 
 
 def test_the_most_telling_files_are_source_near_the_top_within_the_bytes():

@@ -82,7 +82,7 @@ def test_bodies_go_to_the_most_valuable_for_a_token_and_what_does_not_fit_leaves
     outlines = dict.fromkeys(costs, FileLevel.SKELETON)
 
     def whole(budget: int) -> list[str]:
-        return sorted(path for path, level in levels(files, budget, outlines).items() if level is FileLevel.BODY)
+        return sorted(path for path, level in levels(files, budget, outlines).items() if level is FileLevel.FULL)
 
     assert whole(1_000) == ["a.py", "asked.py", "b.py"]
     assert whole(400) == ["asked.py"]
