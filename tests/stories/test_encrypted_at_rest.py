@@ -141,6 +141,9 @@ def test_the_doctor_tells_what_is_encrypted_and_what_no_daemon_could_read(house)
 
 def test_the_key_is_in_no_argument_and_no_variable_of_the_engine(house):
     secret = b"k" * 32
+    house.json("pause")
+    house.json("resume")  # the first engine may be a fork, of which /proc does not show the environment
+    until(lambda: reply(house, "/v1/status")["engine"]["state"] == "ready")
     children = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     found = [Path(f"/proc/{line.split()[0]}") for line in children.splitlines() if "orchestrator.engine" in line]
     assert found

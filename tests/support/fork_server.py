@@ -4,24 +4,34 @@
                 input, output and error, and the socket for its reports
     reports     the new process's number; at its end, its status as `waitpid` has it
 
-It has one thread, so that a fork lacks none: what starts threads when it is imported is not imported here.
+It has one thread, so that a fork lacks none: libraries that start one when they are imported start it later, or none. So
+may the engine of a daemon that is a fork be one too: a fork of the daemon, which has imported what the engine needs.
 """
 
+import asyncio
+import atexit
 import ctypes
 import gc
 import importlib
+import logging
 import os
 import select
 import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from ast import literal_eval
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
+from codex.archive import lance
 from codex.trees import secrets
+from orchestrator.engine.client.supervisor import ChildProcess, environment_of
+from orchestrator.engine.model import EngineSpec
 
 IMPORTED = (
     "orchestrator.cli.commands",
@@ -33,25 +43,36 @@ IMPORTED = (
     "orchestrator.api.sigils",
     "orchestrator.model_switch",
     "http.client",
-    "lance_namespace",  # a third of LanceDB's import, which itself starts a thread
+    "orchestrator.engine.child.worker",
+    "orchestrator.engine.llama.backend",
+    "pyarrow.compute",
+    "lancedb.index",
     "tomlkit",
 )
+# What starts no thread then when it is loaded: numpy's library, and Arrow's allocator.
+THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 INT = struct.Struct("i")
 SET_PARENT_DEATH_SIGNAL = 1
+ENGINE = "orchestrator.engine.child.worker"
+START_PROCESS = ChildProcess.start
 
 
 def main() -> None:
     orders = socket.socket(fileno=int(sys.argv[1]))
+    os.environ.update(THREADLESS)
+    lance.lancedb()
     for name in IMPORTED:
         importlib.import_module(name)
     secrets.compile_rules()  # as each daemon does that loads: 0.4 s
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "forks would lack the other threads"
+    start_lances_loop_late()
+    assert threads() == 1, "forks would lack the other threads"
+    ChildProcess.start = classmethod(start_engine)  # type: ignore[assignment, method-assign]
     gc.collect()
     gc.freeze()  # collecting in a fork then copies nothing that all share
     serve(orders)
     from orchestrator.cli import main as lore
 
-    sys.exit(lore())  # in a fork: with all that an interpreter does at its end
+    end_with(status_of(lore))
 
 
 def serve(orders: socket.socket) -> None:
@@ -98,7 +119,7 @@ def received(orders: socket.socket) -> tuple[bytes, list[int]]:
 
 def become(order: bytes, files: list[int]) -> None:
     """The process that was ordered, with what an exec would have left it."""
-    arguments, environment, folder, session = literal_eval(order.decode())
+    arguments, environment, cwd, session = literal_eval(order.decode())
     if session:
         os.setsid()
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
@@ -106,11 +127,138 @@ def become(order: bytes, files: list[int]) -> None:
         os.dup2(file, standard)
     for file in files:
         os.close(file)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
+    os.chdir(cwd)
+    live_in(environment)
+    sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     time.tzset()
     sys.argv[:] = arguments
+
+
+def live_in(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+def status_of(lore: Callable[[], None]) -> int:
+    """Its exit status. What else it raises ends this process as it would end any."""
+    try:
+        lore()
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        return end.code or 0
+    return 0
+
+
+def end_with(status: int) -> NoReturn:
+    """What an interpreter does at its end, but for taking each of a million objects down, which are shared: 0.15 s."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody reads, or the disk is full: the interpreter says so
+        sys.exit(status)
+    os._exit(status)
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+# -- LanceDB's event loop
+
+
+def start_lances_loop_late() -> None:
+    """Its thread starts with the first use in a fork. LanceDB itself begins a new loop after each fork."""
+    from lancedb import background_loop
+
+    class LoopWhenUsed(background_loop.BackgroundEventLoop):  # type: ignore[misc]
+        def _start(self) -> None:
+            vars(self).clear()
+
+        def __getattr__(self, name: str) -> object:
+            super()._start()
+            return vars(self)[name]
+
+    loop = background_loop.LOOP
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
+    loop.thread.join()
+    loop.loop.close()
+    loop.__class__ = LoopWhenUsed
+    background_loop._FORK_WARNED = True
+
+
+# -- a daemon's engine
+
+
+async def start_engine(
+    kind: type[ChildProcess], spec: EngineSpec, environment: Mapping[str, str] | None = None
+) -> ChildProcess:
+    """As `ChildProcess.start`. The first engine of a daemon comes before its second thread; later ones are no forks."""
+    if threads() > 1 or environment:
+        return await START_PROCESS(spec, environment)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        pid = os.fork()
+        if pid == 0:
+            be_engine(theirs, environment_of(spec))
+    child = kind(EngineFork(pid), *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
+    child.send([spec])
+    return child
+
+
+def be_engine(wire: socket.socket, environment: Mapping[str, str]) -> NoReturn:
+    """The engine, with what an exec would have left it of its daemon."""
+    from orchestrator.engine.child import worker
+
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.closerange(3, wire.fileno())
+    os.closerange(wire.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    logging.captureWarnings(capture=False)
+    logging.root.handlers.clear()
+    live_in(environment)
+    sys.argv[:] = [ENGINE, str(wire.detach())]
+    name_process(sys.executable, "-P", "-m", *sys.argv)
+    try:
+        worker.main()
+        end_with(0)
+    except BaseException:  # noqa: BLE001 - it ends this process, as it would end any
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+
+
+class EngineFork:
+    """What `ChildProcess` uses of asyncio's processes."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._end, self._ended = os.pidfd_open(pid), asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._end, self._reap)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    async def wait(self) -> int | None:
+        await self._ended.wait()
+        return self.returncode
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._end)
+        os.close(self._end)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._ended.set()
+
+
+def name_process(*arguments: str) -> None:
+    """As `ps` and /proc show it, cut where this process's own arguments were shorter."""
+    begin, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:47])
+    ctypes.memset(begin, 0, end - begin)
+    ctypes.memmove(begin, "\0".join(arguments).encode(), min(len("\0".join(arguments).encode()), end - begin - 1))
 
 
 if __name__ == "__main__":

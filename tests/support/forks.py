@@ -5,10 +5,12 @@ What a test asks about comes after that. So its daemon is a fork: a process with
 signals, files and end, which runs the entry point that `lore` runs.
 
 Whoever asks about a start has a real one: `new_daemon`, or LORE in a process of one's own. So has every environment with
-something that an import or the system's loader reads: PYTHONPATH, LD_PRELOAD and their like. With REAL_PROCESSES=1 all are.
+something that an import or the system's loader reads: LD_PRELOAD and its like, and a PYTHONPATH that takes the place of
+something. With REAL_PROCESSES=1 all are.
 """
 
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -19,6 +21,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +37,7 @@ READ_LATE = (
     "KF_RULE_CACHE_DIR",
     "CREDENTIALS_DIRECTORY",
     "PYTEST_",
+    "PYTHONPATH",
     "NO_COLOR",
     "TERM",
     "COLUMNS",
@@ -41,6 +45,8 @@ READ_LATE = (
     "VISUAL",
 )
 
+RUN_AT_START = {"sitecustomize", "usercustomize"}
+ROOM = " " * 200  # in the server's arguments, for those that `ps` shows of a fork
 ONE_ORDER = threading.Lock()  # at a time: some tests ask from several threads
 
 
@@ -117,7 +123,15 @@ def forkable(environment: Mapping[str, str]) -> bool:
     def read_early(all_of: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in all_of.items() if not name.startswith(READ_LATE)}
 
-    return "REAL_PROCESSES" not in os.environ and read_early(environment) == read_early(os.environ)
+    if "REAL_PROCESSES" in os.environ or read_early(environment) != read_early(os.environ):
+        return False
+    return environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH") or only_adds(environment.get("PYTHONPATH", ""))
+
+
+def only_adds(folders: str) -> bool:
+    """Whether these, in front of all others where modules are looked for, hide none of them, and run nothing at a start."""
+    names = {module.name for folder in folders.split(os.pathsep) for module in pkgutil.iter_modules([folder])}
+    return not names & RUN_AT_START and not any(map(find_spec, names))
 
 
 def fork(
@@ -138,6 +152,6 @@ def fork_server() -> socket.socket:
     """Where to send orders. It ends with this process, whose end closes the socket."""
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, str(SERVER), str(theirs.fileno())]
+        command = [sys.executable, str(SERVER), str(theirs.fileno()), ROOM]
         subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
     return ours
