@@ -5,15 +5,13 @@ Defaults that a part has are the part's own. Knows no file, variable or option: 
 
 import math
 import re
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from codex.settings import (
     AmendmentSettings,
     LibrarySettings,
-    RemoteArchive,
     SecretSettings,
     WalkSettings,
     WatchSettings,
@@ -30,7 +28,8 @@ from governor.settings import (
 from orchestrator.prompt.coverage import CoverageSettings
 from orchestrator.prompt.phrases import MorePhrases
 from orchestrator.prompt.strategy import StrategyParameters
-from orchestrator.settings.units import GIB, MIB, Bytes, BytesOrShare, Measure, Seconds, Tokens
+from orchestrator.settings.remote import ArchiveTable, EngineTable
+from orchestrator.settings.units import GIB, MIB, Bytes, BytesOrShare, Measure, Seconds, Slice, Tokens
 from orchestrator.wire.places import KeySource
 
 LEAST_CONTEXT = 512
@@ -39,21 +38,7 @@ KvType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "
 SplitMode = Literal["layer", "row", "tensor", "none"]
 Tier = Literal["auto", "full", "skeleton+hot", "map", "none"]
 SCOPE = re.compile(r"(query|search|codex:read|codex:write|memory:read|memory:write|tools:[A-Za-z0-9_.*-]+|admin)\Z")
-SECRET = re.compile(r"key|secret|token|password|credential|sas\b")  # in the name of a storage option: its value is one
-KEYS_BY_NAME = ("aws_sse_kms_key_id", "aws_sse_bucket_key_enabled")  # names of keys, which are no secrets
 Phrases = tuple[str, ...]
-
-
-class Slice(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    @field_validator("*")
-    @classmethod
-    def without_nul(cls, value: Any) -> Any:
-        """No path, name or address may hold one, and what first meets it may be far from here."""
-        if isinstance(value, str) and "\0" in value:
-            raise ValueError("holds a NUL character; take it out")
-        return value
 
 
 class ServeSettings(Slice):
@@ -160,44 +145,6 @@ class ModelSettings(Slice):
         if isinstance(value, int) and value < LEAST_CONTEXT:
             raise ValueError(f"is below {LEAST_CONTEXT} tokens; use auto or more")
         return value
-
-
-class EngineTable(Slice):
-    """Servers that compute in the place of a model here."""
-
-    url: tuple[str, ...] = Field(
-        (),
-        description='a server with OpenAI-compatible completions, "http://HOST:PORT/v1", or a list of such servers with '
-        "the same model; empty: a model is loaded here",
-    )
-    model: str = Field("", description="which of the models that it serves; empty: the only one")
-    key_file: str = Field(
-        "", description="a file that holds the server's API key; LORE_ENGINE_KEY has it too; empty: none is sent"
-    )
-
-    @field_validator("url", mode="before")
-    @classmethod
-    def listed(cls, value: object) -> object:
-        return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
-
-    @field_validator("url")
-    @classmethod
-    def reachable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(server_url, value)))
-
-
-def server_url(url: str) -> str:
-    """As it is asked: the same server is written in one way. Raises ValueError, which does not show it."""
-    try:
-        parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port, or an address of IPv6, that is none
-        named = None
-    if not named or not url.isprintable() or " " in url:
-        raise ValueError("holds what is no URL of a server; write it like http://HOST:PORT/v1")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("holds a password or a query; write the URL alone, and the key in engine.key_file")
-    return urlunsplit(parts._replace(netloc=parts.netloc.lower())).rstrip("/")
 
 
 class CodexTable(Slice):
@@ -421,52 +368,6 @@ class StorageSettings(Slice):
     checkpoint_disk_share: float = Field(
         StoreSettings.disk_share, ge=0, le=1, description="and never more than this share of what is free"
     )
-
-
-class ArchiveTable(Slice):
-    """Where the archive is that codices are searched in."""
-
-    uri: str = Field(
-        "", description='object storage that several machines read, "s3://BUCKET/PREFIX"; empty: a folder of the daemon'
-    )
-    options: tuple[str, ...] = Field(
-        (),
-        description='LanceDB\'s storage options, as in ["region=eu-central-1", "endpoint=https://HOST"]; no keys: those '
-        "are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in archive.key_file",
-    )
-    key_file: str = Field(
-        "", description="a file with lines NAME=VALUE: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
-    )
-    writes: bool = Field(True, description="write to it; false: read what others write there")
-    lease: Seconds = Field(
-        RemoteArchive.lease_s, ge=10, le=86_400, description="since a write, how long nobody else writes to that codex"
-    )
-    timeout: Seconds = Field(
-        RemoteArchive.timeout_s, ge=1, le=600, description="longest time of one request, and of a search there"
-    )
-
-    @field_validator("uri")
-    @classmethod
-    def on_object_storage(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if value and (parts.scheme != "s3" or not parts.hostname or not value.isprintable() or " " in value):
-            raise ValueError("is no place on object storage; write it like s3://BUCKET/PREFIX")
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ValueError("holds a key or a query; write the place alone, and the keys in archive.key_file")
-        return value.rstrip("/")
-
-    @field_validator("options")
-    @classmethod
-    def without_keys(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            name, found, given = one.partition("=")
-            if not found or not name.strip() or not given.strip():
-                raise ValueError("holds what is no option; write each like region=eu-central-1")
-            if name.strip().lower() not in KEYS_BY_NAME and SECRET.search(name.lower()):
-                raise ValueError("holds a key; keys are in the environment, or in archive.key_file")
-            if "@" in urlsplit(given).netloc:
-                raise ValueError("holds a password in a URL; keys are in the environment, or in archive.key_file")
-        return tuple(f"{name.strip().lower()}={given.strip()}" for name, _, given in (o.partition("=") for o in value))
 
 
 class TraceSettings(Slice):

@@ -1,10 +1,11 @@
-"""Values of settings with their units: "512 MiB", "90 %", "30 min". ValueError says how one is written."""
+"""What tables of settings are made of: frozen slices, and values with their units: "512 MiB", "90 %", "30 min". ValueError
+says how one is written."""
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 GIB = 1024**3
 MIB = 1024**2
@@ -64,3 +65,15 @@ Bytes = Annotated[int, BeforeValidator(in_bytes), Measure("bytes")]
 BytesOrShare = Annotated[str, BeforeValidator(as_limit), Measure("bytes or %")]
 Seconds = Annotated[float, BeforeValidator(in_seconds), Measure("s")]
 Tokens = Annotated[int, Measure("tokens")]
+
+
+class Slice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @field_validator("*")
+    @classmethod
+    def without_nul(cls, value: Any) -> Any:
+        """No path, name or address may hold one, and what first meets it may be far from here."""
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("holds a NUL character; take it out")
+        return value
