@@ -1,11 +1,12 @@
-"""How many threads compute a step."""
+"""How many threads compute a step, and how long threads waited for a core."""
 
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -94,3 +95,14 @@ def core_times() -> CoreTimes:
     mine = [every[core] for core in os.sched_getaffinity(0) if core < len(every)]
     busy = sum(core.user + core.nice + core.system + core.irq + core.softirq + core.steal for core in mine)
     return CoreTimes(time.monotonic(), busy, time.process_time())
+
+
+def core_waits() -> dict[int, float]:
+    """Seconds that each thread of this process, by its number, could have run and had no core; none where the kernel does
+    not count them. https://docs.kernel.org/scheduler/sched-stats.html, /proc/PID/schedstat."""
+    found = {}
+    with suppress(OSError):
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(OSError, IndexError):
+                found[int(thread.name)] = int((thread / "schedstat").read_bytes().split()[1]) / 1e9
+    return found

@@ -11,8 +11,8 @@ The first message is the EngineSpec. The frontend is a thread of its own and nev
 that makes samplers.
 
 The `Watchdog` ends the process when a load, a step, what is done beside steps or a batch of texts takes ten times its
-prediction, and at least 30 s. A thread stuck in llama.cpp cannot be stopped any other way; the supervisor starts the next
-process. Each thread is watched by what it does itself:
+prediction, and at least 30 s; time in which it waited for a core does not count. A thread stuck in llama.cpp cannot be
+stopped any other way; the supervisor starts the next process. Each thread is watched by what it does itself:
 
     watch(20 s) ├─ beside steps ─┤ watch(0.3 s) ├─ a step ─┤─ the first one's time begins anew ─┤       the loop's thread
                              watch(61 s) ├─ a batch ─┤─ nothing ─┤                                    a lane's thread
@@ -28,7 +28,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from orchestrator.engine.checkpoints.coding import coding_of
 from orchestrator.engine.checkpoints.file import CheckpointWritten, folder_of, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.child.samplers import SchemaSamplers
-from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times
+from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times, core_waits
 from orchestrator.engine.costs import CostFile, cost_path
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import EmbeddingBackend, ToEmbedder
@@ -323,11 +323,23 @@ class Watched:
 
 
 class Watchdog:
-    """`overrun` is called with what is done and the seconds since its last sign of life."""
+    """`overrun` is called with what is done and the seconds since its last sign of life.
 
-    def __init__(self, clock: Callable[[], float], overrun: Callable[[str, float], None]) -> None:
+    Seconds in which a thread of this process waited for a core do not count: on a machine that others keep busy a step
+    of 3 s took more than 30, and the process that is started for one that ends meets the same machine. `waits` are these
+    seconds so far, by thread.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        overrun: Callable[[str, float], None],
+        waits: Callable[[], Mapping[int, float]] = core_waits,
+    ) -> None:
         self._clock = clock
         self._overrun = overrun
+        self._waits = waits
+        self._waited = waits()
         self._watched: dict[int, Watched] = {}  # by thread
 
     def start(self) -> None:
@@ -351,8 +363,10 @@ class Watchdog:
 
     def look(self) -> None:
         """Looks once at all threads."""
-        now = self._clock()
+        now, before, self._waited = self._clock(), self._waited, self._waits()
+        waited = max((seconds - before.get(thread, seconds) for thread, seconds in self._waited.items()), default=0.0)
         for watched in tuple(self._watched.values()):
+            watched.began = min(now, watched.began + waited)
             sign = watched.signs()
             if sign != watched.sign:
                 watched.sign, watched.began = sign, now

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -106,3 +108,23 @@ def test_the_kernel_s_figures_are_read() -> None:
     assert second.own > first.own
     assert second.busy >= first.busy
     assert 1 <= default_threads() <= CORES <= (os.cpu_count() or 1)
+
+
+def test_a_thread_that_shares_its_core_with_a_busy_process_waits_for_it() -> None:
+    """A process of its own, which may bind itself to one core."""
+    shared = """
+import os, signal
+from orchestrator.engine.child.thread_count import core_waits
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+other = os.fork()
+while other == 0:
+    pass
+before, most = core_waits(), 2_000
+while most and max(core_waits().values()) < max(before.values()) + 0.05:
+    sum(range(200_000))
+    most -= 1
+os.kill(other, signal.SIGKILL)
+print(bool(most), len(before))
+"""
+    said = subprocess.run([sys.executable, "-c", shared], capture_output=True, text=True, check=True, timeout=100)
+    assert said.stdout.split() == ["True", "1"]

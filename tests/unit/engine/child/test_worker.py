@@ -335,7 +335,8 @@ class Hands:
         self.now = 0.0
         self.told: list[float] = []
         self.names: list[str] = []
-        self.watchdog = Watchdog(lambda: self.now, self.tell)
+        self.waits: dict[int, float] = {}  # for a core, by thread
+        self.watchdog = Watchdog(lambda: self.now, self.tell, lambda: dict(self.waits))
 
     def tell(self, what: str, seconds: float) -> None:
         self.names.append(what)
@@ -363,6 +364,22 @@ def test_it_is_told_beyond_ten_times_the_prediction_and_at_least_thirty_seconds(
     assert hands.told == []
     hands.do(predicted, limit + 1)
     assert hands.told == [limit + 1]
+
+
+def test_seconds_in_which_a_thread_waited_for_a_core_do_not_count_and_those_of_another_time_neither() -> None:
+    hands = Hands()
+    hands.waits = {1: 500.0, 2: 0.0}  # 1 waited before it was looked at first
+    with hands.watchdog.watch("work", 0.1):
+        hands.spend(10)
+        hands.waits = {1: 509.0, 2: 7.0}
+        hands.spend(OVERRUN_LEAST_SECONDS - 1)
+        assert hands.told == []
+        hands.spend(1)
+    assert hands.told == [OVERRUN_LEAST_SECONDS + 1]
+    hands.waits = {1: 900.0}
+    hands.do(0.1, OVERRUN_LEAST_SECONDS)
+    hands.do(0.1, OVERRUN_LEAST_SECONDS + 1)
+    assert hands.told == [OVERRUN_LEAST_SECONDS + 1, OVERRUN_LEAST_SECONDS + 1]
 
 
 def test_while_nothing_is_watched_there_is_nothing_to_tell() -> None:

@@ -208,7 +208,7 @@ class Watched(Room):
 
     def __init__(self, load=None):
         self.now, self.told = 0.0, []
-        self.watchdog = Watchdog(lambda: self.now, lambda *said: self.told.append(said))
+        self.watchdog = Watchdog(lambda: self.now, lambda *said: self.told.append(said), dict)
         super().__init__(load, watch=partial(self.watchdog.watch, "the embedding model"))
 
     def spend(self, seconds):
