@@ -1,7 +1,7 @@
 """Stores a tree in the catalog: scan, read what is new, store it, batch by batch.
 
     scan ─▶ compare with what is known ─▶ read ─▶ inspect ─▶ store        (then the library counts, indexes and freezes)
-                    └── same stamp: nothing is read
+                    └── same stamp: nothing is read      └── same bytes: the new stamp alone is stored
 
 Every batch is one transaction with both the bytes and the scan result of each path. A load that is killed at any moment
 leaves a consistent catalog, and the next load reads only files that were not stored. The batch bounds the memory in use,
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codex.catalog.catalog import Catalog, pack
 from codex.catalog.databases import pages
@@ -27,6 +27,8 @@ from codex.trees.secrets import compile_rules, find_secret
 
 _RULES = 3  # raise it when the rules of `inspect` change: every file is then inspected again
 _NAMED_AT_MOST = 20  # files that notices name one by one
+_AT_ONCE = 16  # files that a reader takes: to hand over one alone takes as long as to read it
+_STAMPS = 2_000  # of one transaction: whoever reads the catalog waits for its end
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class _Found:
     path: str
     known: KnownFile
     body: bytes | None = None
+    same: bool = False  # as it was known, but for its stamp
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,16 @@ class Ingest:
         scan = self._scan(tree)
         known = self.catalog.known(name)
         unread = [one for one in scan.candidates if not self.is_current(one, known)]
-        with closing(self._read(tree, unread)) as batches:
+        touched: list[_Found] = []
+        with closing(self._read(tree, unread, known)) as batches:
             for batch in batches:
-                self.catalog.store(name, {one.path: one.known for one in batch}, _bodies(batch))
+                new = [one for one in batch if not one.same]
+                touched += (one for one in batch if one.same)
+                if new:
+                    self.catalog.store(name, {one.path: one.known for one in new}, _bodies(new))
                 known.update((one.path, one.known) for one in batch)
+        for at in range(0, len(touched), _STAMPS):
+            self.catalog.restamp(name, {one.path: one.known.stamp for one in touched[at : at + _STAMPS]})
         gone = known.keys() - {one.path for one in scan.candidates}
         if gone:
             self.catalog.forget_paths(name, gone)
@@ -102,15 +111,22 @@ class Ingest:
     def is_current(self, candidate: CandidateFile, known: Mapping[str, KnownFile]) -> bool:
         """Whether the file is as it was when it was read last, by its stamp."""
         before = known.get(candidate.path)
-        return before is not None and before.stamp == self._stamp(candidate.path, candidate.stamp)
+        if before is None or not candidate.stamp:
+            return False
+        return before.stamp == self._stamp(candidate.path, candidate.stamp)
 
     def _stamp(self, path: str, stamp: str) -> str:
-        """The tree's stamp and all that `inspect` depends on besides the bytes; empty when it cannot be trusted."""
+        """The tree's stamp, empty when it cannot be trusted, and all that `inspect` depends on besides the bytes."""
+        return f"{stamp}|{self._rules(path)}"
+
+    def _rules(self, path: str) -> str:
         walk, secrets = self.settings.walk, self.settings.secrets
         rules = f"{_RULES}:{walk.max_file_bytes}:{walk.max_line_bytes}:{int(secrets.load_secret_contents)}"
-        return f"{stamp}|{rules}:{int(self.named(path))}" if stamp else ""
+        return f"{rules}:{int(self.named(path))}"
 
-    def _read(self, tree: FileTree, unread: Sequence[CandidateFile]) -> Generator[list[_Found], None, None]:
+    def _read(
+        self, tree: FileTree, unread: Sequence[CandidateFile], known: Mapping[str, KnownFile]
+    ) -> Generator[list[_Found], None, None]:
         """Batches in the order asked; the next one is read while one is stored, and no reader outlives the tree."""
         limits = self.settings.ingest
         if unread:
@@ -119,23 +135,29 @@ class Ingest:
         meter = Meter("read", len(unread), self.report, self.clock)
         with ThreadPoolExecutor(limits.readers, thread_name_prefix="codex-read") as readers:
             try:
-                ahead: list[Future[_Found]] = []
+                ahead: list[Future[list[_Found]]] = []
                 for page in (*pages(unread, lambda one: one.size, limits.batch_files, limits.batch_bytes), ()):
-                    before, ahead = ahead, [readers.submit(self._read_one, tree, one) for one in page]
+                    parts = [page[at : at + _AT_ONCE] for at in range(0, len(page), _AT_ONCE)]
+                    before, ahead = ahead, [readers.submit(self._read_some, tree, part, known) for part in parts]
                     if before:
-                        yield [self._result(one, meter) for one in before]
+                        yield [one for part in before for one in self._result(part, meter)]
             finally:
                 readers.shutdown(wait=True, cancel_futures=True)
         meter.finish()
 
-    def _result(self, reading: Future[_Found], meter: Meter) -> _Found:
+    def _result(self, reading: Future[list[_Found]], meter: Meter) -> list[_Found]:
         found = reading.result()
-        meter.advance()
+        meter.advance(len(found))
         if self.cancelled():
-            raise LoadCancelled(f"the load was cancelled at {found.path}; the next one continues from there")
+            raise LoadCancelled(f"the load was cancelled at {found[-1].path}; the next one continues from there")
         return found
 
-    def _read_one(self, tree: FileTree, candidate: CandidateFile) -> _Found:
+    def _read_some(
+        self, tree: FileTree, candidates: Sequence[CandidateFile], known: Mapping[str, KnownFile]
+    ) -> list[_Found]:
+        return [self._read_one(tree, one, known.get(one.path)) for one in candidates]
+
+    def _read_one(self, tree: FileTree, candidate: CandidateFile, before: KnownFile | None) -> _Found:
         try:
             read = tree.read(candidate)
         except FileNotFoundError:
@@ -144,10 +166,17 @@ class Ingest:
             why = f"{candidate.path}: {error.strerror or error}"
             return _Found(candidate.path, KnownFile("", None, candidate.size, SkipReason.UNREADABLE, why))
         stamp = self._stamp(candidate.path, read.stamp)
+        if before is not None and self._holds(before, candidate.path, read.raw):
+            return _Found(candidate.path, replace(before, stamp=stamp), same=True)
         reason, notice = inspect(read.raw, self.settings, named=self.named(candidate.path))
         digest = digest_of(read.raw) if reason is None else None
         known = KnownFile(stamp, digest, len(read.raw), reason, notice and f"{candidate.path}:{notice}")
         return _Found(candidate.path, known, pack(read.raw, self.settings.ingest.zlib_level) if digest else None)
+
+    def _holds(self, before: KnownFile, path: str, raw: bytes) -> bool:
+        """Whether these are the bytes that were taken, by the same rules: a file that was only touched."""
+        by_these = before.digest is not None and before.stamp.endswith(f"|{self._rules(path)}")
+        return by_these and before.size == len(raw) and before.digest == digest_of(raw)
 
 
 def inspect(raw: bytes, settings: LibrarySettings, *, named: bool = False) -> tuple[SkipReason | None, str | None]:

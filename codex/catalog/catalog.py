@@ -129,6 +129,13 @@ class Catalog:
                 [(codex, path, one.stamp, one.digest, one.size, one.reason, one.notice) for path, one in found.items()],
             )
 
+    def restamp(self, name: str, stamps: Mapping[str, str]) -> None:
+        """New stamps, by path, of files that are otherwise as they are known."""
+        with self._writing() as database:
+            codex = id_of(database, name)
+            rows = [(stamp, codex, path) for path, stamp in stamps.items()]
+            database.executemany("UPDATE known SET stamp = ? WHERE codex = ? AND path = ?", rows)
+
     def freeze(
         self,
         name: str,

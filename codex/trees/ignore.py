@@ -116,6 +116,7 @@ class IgnoreRules:
         self._file_name = file_name
         self._read = read
         self._patterns: dict[str, list[Pattern]] = {}
+        self._ruled: dict[str, tuple[str, ...]] = {}
         self._folders: dict[str, bool | None] = {"": None}
 
     def verdict(self, path: str, *, is_folder: bool = False) -> bool | None:
@@ -130,15 +131,19 @@ class IgnoreRules:
         above = _parent(path)
         if self.verdict(above, is_folder=True):
             return True
-        folder: str | None = above
-        while folder is not None:
-            patterns = self._patterns_of(folder)
-            name = os.fsencode(path[len(folder) + 1 :] if folder else path) if patterns else b""
-            for pattern in reversed(patterns):
+        for folder in self._with_rules(above):
+            name = os.fsencode(path[len(folder) + 1 :] if folder else path)
+            for pattern in reversed(self._patterns_of(folder)):
                 if pattern.matches(name, is_folder):
                     return bool(pattern.is_exclude)
-            folder = _parent(folder) if folder else None
         return None
+
+    def _with_rules(self, folder: str) -> tuple[str, ...]:
+        """Of a folder and those above it, upwards, those that have patterns: each file asks, and most folders have none."""
+        if folder not in self._ruled:
+            above = self._with_rules(_parent(folder)) if folder else ()
+            self._ruled[folder] = (folder, *above) if self._patterns_of(folder) else above
+        return self._ruled[folder]
 
     def _patterns_of(self, folder: str) -> list[Pattern]:
         if folder not in self._patterns:

@@ -42,6 +42,7 @@ class DiskTree:
     ) -> None:
         """`named`: absolute paths that led to root or files when they were looked up, with the links in them."""
         self.root = Path(os.path.realpath(root))
+        self._inside = f"{self.root}/".replace("//", "/")  # what paths of all in it begin with
         self.named = named or tuple(str(self.root / name) for name in files or ("",))
         self.selection = selection
         self._max_files = max_files
@@ -82,7 +83,7 @@ class DiskTree:
 
     def read(self, candidate: CandidateFile) -> FileBytes:
         try:
-            handle = os.open(self.root / candidate.origin, _OPEN)
+            handle = os.open(self._inside + candidate.origin, _OPEN)
         except FileNotFoundError:
             self._insist_on_root()
             raise
@@ -216,7 +217,7 @@ class DiskTree:
     def _judge(self, path: str) -> CandidateFile | Skipped | None:
         """None for a file that git knows and that was deleted: it is not left out, it is not there."""
         try:
-            facts = os.lstat(self.root / path)
+            facts = os.lstat(self._inside + path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -238,8 +239,8 @@ class DiskTree:
 
     def _insist_on_plain_file_inside(self, handle: int, facts: os.stat_result) -> None:
         """Refuses a folder that was replaced by a link since the scan: checks the path that the kernel has opened."""
-        opened = str(Path(f"/proc/self/fd/{handle}").readlink())
-        if not stat.S_ISREG(facts.st_mode) or not opened.startswith(f"{self.root}/".replace("//", "/")):
+        opened = os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115 - as above
+        if not stat.S_ISREG(facts.st_mode) or not opened.startswith(self._inside):
             raise PermissionError(f"{opened} is not a plain file inside {self.root}")
 
 
