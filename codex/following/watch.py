@@ -5,16 +5,7 @@
 
 A watch stays on its folder when the folder is moved: `is_astray` says that the path now leads to another folder, or to
 none. Events can be lost in many ways, so everything is compared at intervals. Each codex has its own thread; `changed` is
-called in it, so batches never overlap.
-
-`Gathering` decides when a batch is complete. It is pure: the time is passed in.
-
-    state      leaves it by
-    quiet      note → gathering
-    gathering  due → quiet (the batch is taken) · hold → held
-    held       release → gathering · too long → gathering
-
-An editor's save is several events; a checkout is thousands, during which git holds `index.lock`: both are one batch.
+called in it, so batches never overlap. `gathering` decides when a batch is complete.
 
 The path to a root: which entries of which folders decide where it leads, and whether it still leads where it did.
 
@@ -31,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codex.errors import GitError
+from codex.following.gathering import ChangeBatch, Gathering
 from codex.following.inotify import FolderWatches, Happened, WatchLimit
 from codex.settings import WatchSettings
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE
@@ -39,23 +31,13 @@ from codex.trees.walk import DiskTree, is_linked_worktree
 
 _GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
 _GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
-_TOO_MANY = 2_000  # paths of one batch; beyond it a comparison of the whole tree is cheaper
 _RULE_FILES = frozenset({GIT_IGNORE, LORE_IGNORE})
+_MOMENT_S = (
+    0.05  # events that come together are sorted together: each that wakes the thread takes Python's lock from others
+)
 _MOST_LINKS = 40  # as the kernel follows; beyond it the path leads nowhere
 Folder = tuple[int, int]
 """Which folder a path means, whatever it is called: its device and its number there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeBatch:
-    """What may have changed. `everything`: compare all, `paths` are then not complete.
-
-    `commit`: version control moved on, so branch, revision or number of changed files may differ, whatever the files do.
-    """
-
-    paths: frozenset[str] = frozenset()
-    everything: bool = False
-    commit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +125,8 @@ class Watcher:
         """Queue one event; called by the reader of events, which must not wait."""
         with self._news:
             self._events.append(event)
-            self._news.notify()
+            if len(self._events) == 1:
+                self._news.notify()
 
     def step(self) -> ChangeBatch | None:
         """Sort what happened; then the batch that is due, without what is ignored, or None."""
@@ -172,7 +155,8 @@ class Watcher:
         with self._news:
             due = self._gathering.due()
             until = self._next_compare if due is None else min(due, self._next_compare)
-            self._news.wait_for(lambda: self._stopping or bool(self._events), max(0.0, until - self._clock()))
+            if self._news.wait_for(lambda: self._stopping or bool(self._events), max(0.0, until - self._clock())):
+                self._news.wait_for(lambda: self._stopping, min(_MOMENT_S, self._settings.debounce_s / 4))
             return not self._stopping
 
     def _sort(self, now: float, events: Sequence[Happened]) -> None:
@@ -291,60 +275,6 @@ class Watcher:
         watches, self._watches = self._watches, None
         if watches is not None:
             watches.close()
-
-
-class Gathering:
-    """One codex's gathering; used by one thread at a time. Times are seconds of one monotonic clock."""
-
-    def __init__(self, settings: WatchSettings) -> None:
-        self._settings = settings
-        self._paths: set[str] = set()
-        self._everything = False
-        self._commit = False
-        self._first: float | None = None
-        self._last = 0.0
-        self._held_since: float | None = None
-
-    def note(self, now: float, path: str | None = None, *, everything: bool = False, commit: bool = False) -> None:
-        """Something happened to `path`, or to more than one could name."""
-        self._first = now if self._first is None else self._first
-        self._last = now
-        self._everything = self._everything or everything
-        self._commit = self._commit or commit
-        if path is not None:
-            self._paths.add(path)
-        if len(self._paths) > _TOO_MANY:
-            self._everything = True
-            self._paths.clear()
-
-    def hold(self, now: float) -> None:
-        """Version control is at work: its changes are reported when it has ended."""
-        self._held_since = now if self._held_since is None else self._held_since
-
-    def release(self, now: float) -> None:
-        """Version control is done."""
-        self._held_since = None
-        if self._first is not None:
-            self._first = self._last = now
-
-    def due(self) -> float | None:
-        """When the batch can be taken; None when there is none."""
-        if self._first is None:
-            return None
-        quiet = min(self._last + self._settings.debounce_s, self._first + self._settings.longest_wait_s)
-        return quiet if self._held_since is None else max(quiet, self._held_since + self._settings.longest_hold_s)
-
-    def take(self, now: float) -> ChangeBatch | None:
-        """The batch if it is due, and a fresh start; else None."""
-        due = self.due()
-        if due is None or now < due:
-            return None
-        batch = ChangeBatch(frozenset(self._paths), self._everything, self._commit)
-        self._paths = set()
-        self._everything = self._commit = False
-        self._first = None
-        self._held_since = None
-        return batch
 
 
 # -- where in a folder tree a change can matter

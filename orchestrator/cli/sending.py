@@ -171,7 +171,8 @@ def load_events(sender: Sender, body: Mapping[str, Any]) -> Iterator[Event]:
 
 def follow(sender: Sender) -> None:
     """Sends what changes, until Ctrl-C."""
-    from codex.following.watch import ChangeBatch, Watcher
+    from codex.following.gathering import ChangeBatch
+    from codex.following.watch import Watcher
 
     batches: queue.SimpleQueue[ChangeBatch] = queue.SimpleQueue()
     with closing(sender.opened()) as tree:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from codex.errors import CodexError
 from codex.following import comparing
 from codex.following.comparing import Comparing
-from codex.following.watch import ChangeBatch, Watcher
+from codex.following.gathering import ChangeBatch, Pace
+from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import WatchSettings
 from codex.trees.walk import DiskTree
@@ -219,6 +220,7 @@ class _Followed:
     dirty: bool = False
     task: "asyncio.Task[None] | None" = None
     again: asyncio.TimerHandle | None = None
+    pace: Pace = field(default_factory=Pace)
 
 
 class CodexWatchers:
@@ -282,8 +284,8 @@ class CodexWatchers:
             state.task = asyncio.create_task(self._apply(name, state), name=f"changes of {name}")
 
     async def _apply(self, name: str, state: _Followed) -> None:
-        while state.dirty:
-            state.dirty = False
+        while await self._may_begin(state):
+            state.dirty, began = False, time.monotonic()
             coming, state.paths = state.paths, set(state.paths)
             try:
                 await asyncio.to_thread(_unwatch_astray, state)
@@ -292,11 +294,19 @@ class CodexWatchers:
             except (CodexError, LoreError, OSError) as error:
                 await self._failed(name, state, str(error))
                 return
+            finally:
+                state.pace.ended(began, time.monotonic())
             state.paths -= coming
             state.compared = True
             if state.fault:
                 state.fault = ""
                 log.info("codex %s is followed again", name)
+
+    async def _may_begin(self, state: _Followed) -> bool:
+        """Whether there is something to take in, once it has rested from the last time."""
+        if state.dirty and (left := state.pace.left(time.monotonic())):
+            await asyncio.sleep(left)
+        return state.dirty
 
     async def _failed(self, name: str, state: _Followed, why: str) -> None:
         """A folder that is gone has no watches that could tell of its return: it is looked for, and watched anew."""

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.libraries import changes_of
 
+from codex.following.gathering import ChangeBatch
 from codex.following.inotify import FolderWatches, Happened
-from codex.following.watch import ChangeBatch, Watcher
+from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 from codex.trees.sources import LoadSpec

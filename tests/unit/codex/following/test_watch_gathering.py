@@ -1,4 +1,7 @@
-from codex.following.watch import ChangeBatch, Gathering
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codex.following.gathering import ChangeBatch, Gathering, Pace
 from codex.settings import WatchSettings
 
 SETTINGS = WatchSettings(debounce_s=0.3, longest_wait_s=2.0, longest_hold_s=60.0)
@@ -59,3 +62,36 @@ def test_more_paths_than_can_be_listed_become_a_comparison_of_everything() -> No
     batch = gathering.take(1.0)
     assert batch is not None
     assert batch.everything
+
+
+def test_a_change_that_comes_alone_is_taken_in_at_once() -> None:
+    pace = Pace()
+    assert pace.left(0.0) == 0.0
+    pace.ended(0.0, 4.0)
+    assert pace.left(4.0) == 0.0
+    pace.ended(100.0, 104.0)
+    assert pace.left(104.0) == 0.0
+
+
+def test_of_a_stream_each_but_the_first_rests_twice_as_long_as_it_took_and_half_a_minute_at_most() -> None:
+    pace = Pace()
+    pace.ended(0.0, 4.0)
+    pace.ended(4.0, 8.0)
+    assert (pace.left(8.0), pace.left(15.0), pace.left(17.0)) == (8.0, 1.0, 0.0)
+    pace.ended(16.0, 116.0)
+    assert pace.left(116.0) == 30.0
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 10), st.floats(0, 40)), min_size=2, max_size=30))
+def test_of_any_stream_a_third_of_the_time_is_taken_and_one_more_and_none_waits_longer_than_its_rest(
+    batches: list[tuple[float, float]],
+) -> None:
+    pace, now, took = Pace(), 0.0, list[float]()
+    for takes, gap in batches:
+        came = now + gap
+        begins = came + pace.left(came)
+        assert begins - came <= 2 * max(took, default=0.0) + 1e-9
+        now = begins + takes
+        pace.ended(begins, now)
+        took.append(takes)
+    assert sum(took) <= now / 3 + 2 * max(took)

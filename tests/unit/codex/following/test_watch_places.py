@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.libraries import changes_of, fill, request
 
-from codex.following.watch import ChangeBatch, Watcher, by_folder, entries_of
+from codex.following.gathering import ChangeBatch
+from codex.following.watch import Watcher, by_folder, entries_of
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
 
