@@ -37,11 +37,15 @@ log = logging.getLogger("lorekeep")
 
 STATUS_SECONDS = 2.0  # between two looks at what systemd is told
 LOOK_SECONDS = 1.0  # between two looks at whether anybody asks
+# That a thread keeps the interpreter while the event loop waits for it. An answer takes it some twenty times: beside files
+# that are taken in it would wait for Python's own 5 ms each time.
+SWITCH_SECONDS = 0.0005
 
 
 def run(settings: Settings) -> None:
     """Runs until SIGTERM or Ctrl-C. Raises LoreError for what keeps it from starting."""
     set_up(settings.log.level, os.environ)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o077)  # what is written holds the user's code: also what a library writes is the user's alone
     paths = Paths.of(os.environ)
     paths.prepare()
