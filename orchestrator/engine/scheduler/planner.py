@@ -5,7 +5,10 @@
     3. it fills what the round's time budget leaves, further tickets of that pool in the same order;
     4. drafts of answers are verified where that makes the answers faster.
 
-A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens.
+A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens. A
+prefill that nobody waits for (background) takes no more of a round than what somebody waits for in it, or `UNWAITED_MS`: so
+answers beside it keep half of their speed. Nor is a round of several prompts long whose first one ends in it, since its
+answer begins then.
 
 Ageing: each prompt token that the engine computes counts for every waiting prefill as one of its own. So the order is the
 one of `due`: the tokens that the engine had computed when the ticket entered, and those of its prompt still to compute.
@@ -37,6 +40,7 @@ from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted
 from orchestrator.engine.scheduler.ticket import Phase, Ticket, computing, in_order, waiting_for
 
+UNWAITED_MS = 10.0  # of a round, for prompts that nobody waits for: beside answers of a hundred tokens a second
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
 FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt that is restored, or one that is computed
@@ -143,6 +147,9 @@ def plan_round(
         if first and first.pool == pool:
             served = sorted(want for want in wants if want.pool == pool)
             budget_ms = left_ms + answers_ms.get(pool, 0.0)
+            first_ms = costs.milliseconds(first.tokens, cells[pool], 1)
+            if not answers_ms and not first.background and first_ms < budget_ms:
+                budget_ms = max(first_ms, min(budget_ms, limits.budget_ms))
             prefill = _prefill(len(tickets), served, cells[pool], limits.batch, budget_ms, costs)
         found = {number: drafts[number] for number in tickets if number in drafts} if drafts and not prefill else {}
         chosen = _drafts(found, len(tickets), cells[pool], limits, costs)
@@ -154,14 +161,30 @@ def plan_round(
 def _prefill(
     answers: int, wants: Sequence[Want], cells: int, batch: int, budget_ms: float, costs: Costs
 ) -> tuple[tuple[int, int], ...]:
-    """Tokens by ticket, in this order, as many as fit in the budget beside the answers."""
-    room = costs.chunk(answers, cells, sum(want.tokens for want in wants), batch, budget_ms)
+    """Tokens by ticket, in this order, as many as fit in the budget beside the answers; of what nobody waits for, also in
+    what `UNWAITED_MS` says of it."""
+    awaited = [want for want in wants if not want.background]
+    chosen = _filled(awaited, costs.chunk(answers, cells, tokens_of(awaited), batch, budget_ms)) if awaited else ()
+    rows = answers + sum(tokens for _, tokens in chosen)
+    aside = wants[len(awaited) :]
+    if not aside or rows >= batch or rows - answers < tokens_of(awaited):
+        return chosen
+    busy_ms = costs.milliseconds(rows, cells, answers) if rows else 0.0
+    most_ms = min(budget_ms, busy_ms + max(busy_ms, UNWAITED_MS)) if rows else budget_ms
+    return (*chosen, *_filled(aside, costs.chunk(rows, cells, tokens_of(aside), batch, most_ms)))
+
+
+def _filled(wants: Sequence[Want], room: int) -> tuple[tuple[int, int], ...]:
     chosen = []
     for want in wants:
         if tokens := min(want.tokens, room):
             chosen.append((want.ticket, tokens))
             room -= tokens
     return tuple(chosen)
+
+
+def tokens_of(wants: Iterable[Want]) -> int:
+    return sum(want.tokens for want in wants)
 
 
 def _drafts(

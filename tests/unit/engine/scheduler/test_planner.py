@@ -79,7 +79,7 @@ def test_prefill_goes_to_one_pool_a_round() -> None:
 
 def test_interactive_comes_before_background_and_of_equal_length_the_oldest() -> None:
     wants = (want(1, background=True), want(3), want(2))
-    assert planned(wants=wants)[0].prefill == ((2, 100), (3, 100), (1, 100))
+    assert [ticket for ticket, _ in planned(wants=wants)[0].prefill] == [2, 3, 1]
 
 
 def test_what_the_first_leaves_of_a_batch_goes_to_the_next_of_its_pool() -> None:
@@ -110,6 +110,31 @@ def test_a_share_of_the_time_beside_answers_is_not_exceeded_and_binds_no_prompt_
     ((_, chosen),) = beside.prefill
     whole_ms = costs.milliseconds(answers + chosen, 1000, answers)
     assert chosen <= FEWEST or whole_ms - answers_ms <= max(0.0, (budget - answers_ms) * share) + 1e-6
+
+
+@given(st.integers(0, 9), st.integers(0, 400), st.integers(1, 3000), st.floats(1, 2000))
+def test_what_nobody_waits_for_takes_no_more_of_a_round_than_what_somebody_waits_for_and_moves_in_each(
+    answers: int, awaited: int, aside: int, budget: float
+) -> None:
+    costs, limits = Costs(), Limits(512, budget, alone_ms=budget)
+    wants = (*([want(90, awaited)] if awaited else []), want(91, aside, background=True))
+    (step,) = plan_round({0: list(range(answers))}, wants, {0: 1000}, limits, costs)
+    served = dict(step.prefill)
+    if not answers and not awaited:
+        assert served == {91: costs.chunk(0, 1000, aside, 512, budget)}
+        return
+    without_ms = costs.milliseconds(answers + served.get(90, 0), 1000, answers)
+    assert served.get(91, 0) >= 1 or served[90] < awaited or step.rows == 512
+    whole_ms = costs.milliseconds(step.rows, 1000, answers)
+    assert served.get(91, 0) <= FEWEST or whole_ms <= without_ms + max(without_ms, planner.UNWAITED_MS) + 1e-6
+
+
+def test_a_question_s_first_token_does_not_wait_for_what_a_long_prompt_could_compute_while_nobody_is_answered() -> None:
+    limits, costs = Limits(4096, budget_ms=220.0, alone_ms=1000.0), Costs()
+    (step,) = plan_round({}, (want(1, 10), want(2, 3000)), {0: 0}, limits, costs)
+    (alone,) = plan_round({}, (want(2, 3000),), {0: 0}, limits, costs)
+    assert dict(step.prefill)[1] == 10
+    assert costs.milliseconds(step.rows, 0, 1) <= 221.0 < costs.milliseconds(alone.rows, 0, 1)
 
 
 wants_of = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3000), st.booleans()), max_size=8)
