@@ -37,7 +37,7 @@ from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.codices.state import STATES, CodexStateStore
+from orchestrator.codices.state_store import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.builtin.files import is_builtin

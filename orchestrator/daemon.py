@@ -119,7 +119,7 @@ async def built(settings: Settings, paths: Paths, exchange: "Exchange") -> "Prog
 
 def sizes_before(paths: Paths) -> Sizes:
     """Imported where they are asked for: without a GPU nobody does."""
-    from orchestrator.codices.state import kept_sizes
+    from orchestrator.codices.state_store import kept_sizes
 
     return kept_sizes(paths.codices)
 

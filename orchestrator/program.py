@@ -27,7 +27,8 @@ from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.symbols import CodexSymbols
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable

@@ -42,7 +42,8 @@ from orchestrator.codices.coverages import (
     whole_tokens,
 )
 from orchestrator.codices.known_lines import CHANGED_PARTS, changed_parts, moved_heads
-from orchestrator.codices.state import BroughtLevels, CodexState, CodexStateStore, FrozenLevels
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.errors import InvalidRequest, NotReady, OverBudget, translated
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.composing import Floor

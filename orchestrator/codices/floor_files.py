@@ -33,7 +33,8 @@ from orchestrator.codices.floor_archive import (
     written,
 )
 from orchestrator.codices.floors import Floors, HeldFloor, ServingIdentities
-from orchestrator.codices.state import BroughtLevels, CodexState, CodexStateStore, FrozenLevels
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import SUFFIX, folder_of
 from orchestrator.engine.checkpoints.store import most_of
 from orchestrator.engine.client.client import EngineClient

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from formatters.context import CodexView, IdentityView, ToolView
-from orchestrator.codices.state import CodexStateStore, FloorKey, ResidentIdentity
+from orchestrator.codices.state import FloorKey
+from orchestrator.codices.state_store import CodexStateStore, ResidentIdentity
 from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable

@@ -25,7 +25,7 @@ from codex.settings import WatchSettings
 from codex.trees.walk import DiskTree
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.lifecycle import CodexLifecycle
-from orchestrator.codices.state import CodexStateStore
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.errors import LoreError
 
 log = logging.getLogger("lorekeep.watch")

@@ -18,7 +18,8 @@ from codex.catalog.generations import Codex
 from codex.library import Library
 from orchestrator.codices.floors import Floors, ServingIdentities, ServingIdentity
 from orchestrator.codices.resident import ResidentCodices, Successor
-from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, state_before
+from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad, state_before
 from orchestrator.codices.successors import Successors
 from orchestrator.codices.transitions import (
     CodexForgotten,

@@ -41,7 +41,8 @@ from orchestrator.codices.freshness import CodexWatchers, load_or_drop
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.report import CodexReports, progress_event, tokens_of
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.codices.state import CodexState, CodexStateStore, StateBeforeLoad
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.errors import (

@@ -23,7 +23,8 @@ from formatters.context import IdentityView
 from governor.settings import PressureSettings
 from orchestrator.codices.building import CodexBuilder, mended
 from orchestrator.codices.floors import Floors, ServingIdentities
-from orchestrator.codices.state import CodexState, CodexStateStore, FloorKey, StateBeforeLoad, take_back
+from orchestrator.codices.state import CodexState, FloorKey
+from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad, take_back
 from orchestrator.codices.transitions import CodexFacts, DueFloor
 from orchestrator.errors import LoreError, NotReady, translated
 from orchestrator.machine.machine import Machine

@@ -15,7 +15,7 @@ from governor.footprint import bytes_per_token
 from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
 from governor.sensors import Sensors
-from orchestrator.codices.state import kept_sizes
+from orchestrator.codices.state_store import kept_sizes
 from orchestrator.engine.costs import PREFIX, Costs, checked
 from orchestrator.engine.model import EngineSpec, used
 from orchestrator.errors import LoreError

@@ -27,7 +27,7 @@ from governor.gguf import Gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from governor.offload import FLOATS, Offload, has_small_windows, idle, impossible, parts, shares_of, small_plans
 from governor.settings import short_count, size
-from orchestrator.codices.state import kept_sizes
+from orchestrator.codices.state_store import kept_sizes
 from orchestrator.engine.embedding.port import BATCH_TEXTS, batch_tokens
 from orchestrator.errors import NotFound, instead
 from orchestrator.model.conditions import Gpu, LoadingConditions, conditions_here

@@ -19,7 +19,7 @@ from codex.library import Library
 from codex.trees.port import TreeState
 from codex.trees.sources import LoadSpec
 from orchestrator.answering.sessions import SessionStore
-from orchestrator.codices.state import CodexStateStore, FrozenLevels, Wishes
+from orchestrator.codices.state_store import CodexStateStore, FrozenLevels, Wishes
 from orchestrator.errors import LoreError
 from orchestrator.model.meaning import Refusals
 

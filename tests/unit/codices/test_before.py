@@ -4,7 +4,7 @@ import pytest
 
 from codex.library import Library
 from codex.trees.sources import LoadSpec
-from orchestrator.codices.state import CodexStateStore, FrozenLevels, Wishes, state_before, take_back
+from orchestrator.codices.state_store import CodexStateStore, FrozenLevels, Wishes, state_before, take_back
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from orchestrator.codices.floor_archive import (
 )
 from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.floors import ServingIdentity
-from orchestrator.codices.state import BroughtLevels, CodexStateStore, FrozenLevels
+from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import folder_of
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.messages import UNSEEN

@@ -10,7 +10,7 @@ from codex.library import Library
 from orchestrator.codices.archive import ArchiveUpkeep
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.loads import Loads
-from orchestrator.codices.state import CodexStateStore
+from orchestrator.codices.state_store import CodexStateStore
 
 LEFT = "what changed on disk is not in it"
 

@@ -14,7 +14,8 @@ from governor.settings import PressureSettings
 from orchestrator.codices.floors import FloorModel, Floors, IdentityFiles, ServingIdentities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.resident import ResidentCodices
-from orchestrator.codices.state import CodexState, CodexStateStore
+from orchestrator.codices.state import CodexState
+from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.errors import LoadInProgress
 from orchestrator.prompt.composing import Floor

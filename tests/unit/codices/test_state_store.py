@@ -7,14 +7,7 @@ from codex.library import Library
 from codex.trees.sources import LoadSpec
 from formatters.context import IdentityView
 from orchestrator.codices.lifecycle import codices_of
-from orchestrator.codices.state import (
-    STATES,
-    CodexStateStore,
-    FrozenLevels,
-    ResidentIdentity,
-    Wishes,
-    kept_sizes,
-)
+from orchestrator.codices.state_store import STATES, CodexStateStore, FrozenLevels, ResidentIdentity, Wishes, kept_sizes
 from orchestrator.prompt.coverage import CoverageSizes
 
 
