@@ -28,15 +28,17 @@ from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.archive import ArchiveIndexer, ArchiveSearch, ArchiveUpkeep
 from orchestrator.codices.building import CodexBuilder
 from orchestrator.codices.floor_files import FloorFiles
-from orchestrator.codices.floors import Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import Floors
 from orchestrator.codices.freshness import CodexWatchers, FreshnessGauge
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle
-from orchestrator.codices.loads import CodexLoader, Loads
+from orchestrator.codices.loading import CodexLoader
+from orchestrator.codices.loads import Loads
 from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
+from orchestrator.codices.serving_identities import IdentityFiles, ServingIdentities
 from orchestrator.codices.state_store import STATES, CodexStateStore
 from orchestrator.codices.successors import Successors
 from orchestrator.codices.symbols import CodexSymbols

@@ -22,7 +22,8 @@ from orchestrator.codices.floor_files import FloorFiles
 from orchestrator.codices.freshness import CodexWatchers
 from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
-from orchestrator.codices.loads import CodexLoader, Loads, sent_name
+from orchestrator.codices.loading import CodexLoader, sent_name
+from orchestrator.codices.loads import Loads
 from orchestrator.codices.maps import CodexMaps
 from orchestrator.codices.reading import CodexFiles
 from orchestrator.codices.report import CodexReports

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.codices.floors import FloorModel
 from orchestrator.codices.lifecycle import CodexLifecycle
+from orchestrator.codices.serving_identities import FloorModel
 from orchestrator.errors import LoreError, NotReady
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel

@@ -21,7 +21,7 @@ from orchestrator.answering.conversations import Conversation
 from orchestrator.answering.grounding import Passage, Pointed
 from orchestrator.answering.sessions import Session
 from orchestrator.codices.coverages import one_line
-from orchestrator.codices.floors import ServingIdentity
+from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.engine.messages import Grant, InferenceJob, Sampling
 from orchestrator.errors import InvalidRequest

@@ -32,7 +32,8 @@ from orchestrator.codices.floor_archive import (
     staging,
     written,
 )
-from orchestrator.codices.floors import Floors, HeldFloor, ServingIdentities
+from orchestrator.codices.floors import Floors, HeldFloor
+from orchestrator.codices.serving_identities import ServingIdentities
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import SUFFIX, folder_of

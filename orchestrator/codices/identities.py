@@ -13,7 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from orchestrator.codices.floors import MOST_BYTES, Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import Floors
+from orchestrator.codices.serving_identities import MOST_BYTES, IdentityFiles, ServingIdentities
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import prompt_s
 from orchestrator.errors import InvalidRequest, LoreError, NotFound

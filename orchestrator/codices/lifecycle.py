@@ -16,8 +16,9 @@ from pathlib import PurePosixPath
 
 from codex.catalog.generations import Codex
 from codex.library import Library
-from orchestrator.codices.floors import Floors, ServingIdentities, ServingIdentity
+from orchestrator.codices.floors import Floors
 from orchestrator.codices.resident import ResidentCodices, Successor
+from orchestrator.codices.serving_identities import ServingIdentities, ServingIdentity
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad, state_before
 from orchestrator.codices.successors import Successors

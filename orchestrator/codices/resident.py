@@ -22,7 +22,8 @@ from codex.progress import OnProgress, silent
 from formatters.context import IdentityView
 from governor.settings import PressureSettings
 from orchestrator.codices.building import CodexBuilder, mended
-from orchestrator.codices.floors import Floors, ServingIdentities
+from orchestrator.codices.floors import Floors
+from orchestrator.codices.serving_identities import ServingIdentities
 from orchestrator.codices.state import CodexState, FloorKey
 from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad, take_back
 from orchestrator.codices.transitions import CodexFacts, DueFloor

@@ -26,8 +26,8 @@ from orchestrator.answering.inference import Finished
 from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.sessions import SessionStore
 from orchestrator.answering.traces import TraceKeeper, TraceStore
-from orchestrator.codices.floors import ServingIdentity
 from orchestrator.codices.freshness import Freshness, WatchStatus
+from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier

@@ -31,7 +31,7 @@ from orchestrator.answering.codex_tools import CodexTools
 from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import parsed_calls
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_within, within_window
-from orchestrator.codices.floors import identity_of
+from orchestrator.codices.serving_identities import identity_of
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import Admitted, AnswerDelta, InferenceJob, Sampling, Tier, ids_to_bytes

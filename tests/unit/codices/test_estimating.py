@@ -12,7 +12,7 @@ from codex.library import SAMPLE_FILES, SAMPLE_HEAD, Library, SampledFile, draw_
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec
 from orchestrator.codices.coverages import surveyed, whole_tokens
-from orchestrator.codices.loads import known_from
+from orchestrator.codices.loading import known_from
 from orchestrator.codices.report import tokens_of
 from orchestrator.prompt.coverage import CoverageSizes, FloorRoom, decide_coverage
 

@@ -28,7 +28,7 @@ from orchestrator.codices.floor_archive import (
     written,
 )
 from orchestrator.codices.floor_files import FloorFiles
-from orchestrator.codices.floors import ServingIdentity
+from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import folder_of
 from orchestrator.engine.checkpoints.store import CheckpointStore

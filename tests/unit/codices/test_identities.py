@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.codices.floors import MOST_BYTES
 from orchestrator.codices.identities import check, place_of, write
+from orchestrator.codices.serving_identities import MOST_BYTES
 from orchestrator.errors import InvalidRequest
 
 TEXTS = ("a" * 200_000, "b" * 200_000)

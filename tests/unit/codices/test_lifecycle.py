@@ -11,9 +11,10 @@ from codex.following.amendments import effective
 from codex.library import Library
 from formatters.context import CodexView
 from governor.settings import PressureSettings
-from orchestrator.codices.floors import FloorModel, Floors, IdentityFiles, ServingIdentities
+from orchestrator.codices.floors import Floors
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.resident import ResidentCodices
+from orchestrator.codices.serving_identities import FloorModel, IdentityFiles, ServingIdentities
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.successors import Successors

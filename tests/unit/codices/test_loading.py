@@ -6,7 +6,7 @@ import pytest
 
 from codex.trees.ignore import Globs
 from codex.trees.sources import LoadSpec as Wanted
-from orchestrator.codices.loads import library_request
+from orchestrator.codices.loading import library_request
 from orchestrator.errors import NotPermitted
 from orchestrator.service import Principal
 from orchestrator.wire.places import is_url
