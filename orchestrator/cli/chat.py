@@ -32,7 +32,7 @@ from orchestrator.cli.client import Daemon, Failure, route_part, told_of_waiting
 from orchestrator.cli.places import PlacesOfAnswer, meant
 from orchestrator.cli.plan import plan_page
 from orchestrator.cli.showing import NO_CURSOR, shown
-from orchestrator.cli.terminal import is_terminal, note, result, to_stderr
+from orchestrator.cli.terminal import is_terminal, note, result_page, to_stderr
 from orchestrator.cli.trace import voted_words
 from orchestrator.wire import faults
 
@@ -130,7 +130,7 @@ class Talk:
         self.last: dict[str, Any] = {}  # the lore object of the last answer
         self._plain = plain
         self._as_json = as_json
-        self._page = note if as_json else result  # of a command: JSON stays JSON
+        self._page = note if as_json else result_page  # of a command: JSON stays JSON
         self._said: list[dict[str, str]] = []  # of a private conversation, which no session holds
         self._attachments = [attached(file) for file in options.files or ()]
         for attachment in self._attachments:

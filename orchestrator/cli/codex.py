@@ -31,8 +31,8 @@ from orchestrator.cli.terminal import (
     output,
     plural,
     progress,
-    result,
     result_json,
+    result_page,
     size,
     table,
 )
@@ -304,7 +304,7 @@ def taken_in(codex: Report) -> str:
 
 
 def show_loaded(codex: Report, more: Sequence[tuple[str, str]] = ()) -> None:
-    result(summary(codex, more))
+    result_page(summary(codex, more))
     if prefill := codex.get("prefill"):
         note(being_computed(prefill.get("left_s")))
     for notice in codex.get("notices") or ():

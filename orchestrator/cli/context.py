@@ -14,8 +14,8 @@ from orchestrator.cli.terminal import (
     note,
     plural,
     progress,
-    result,
     result_json,
+    result_page,
     table,
 )
 from orchestrator.wire import faults
@@ -30,7 +30,7 @@ def context(socket: str | None, *, again: bool, yes: bool, as_json: bool) -> Non
     if again or not found["complete"]:
         agree(found, again=again, yes=yes)
         found = measured(Daemon(socket), again=again)
-    result_json(found) if as_json else result(page(found))
+    result_json(found) if as_json else result_page(page(found))
 
 
 def agree(found: Report, *, again: bool, yes: bool) -> None:

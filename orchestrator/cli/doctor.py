@@ -21,7 +21,7 @@ from orchestrator.cli.context import context as measure_context
 from orchestrator.cli.isolation import isolated
 from orchestrator.cli.service import unit_states
 from orchestrator.cli.status import WITHOUT_ENGINE
-from orchestrator.cli.terminal import count, kv_loss, listed, plural, result, result_json, size
+from orchestrator.cli.terminal import count, kv_loss, listed, plural, result_json, result_page, size
 from orchestrator.wire import faults
 from orchestrator.wire.checks import Check, checked
 from orchestrator.wire.places import QUOTER, QUOTING_SHORT, VERSION, compile_again
@@ -66,9 +66,9 @@ def doctor(
         result_json({"ok": ok, "checks": [asdict(check) for check in checks]})
     else:
         for check in checks:
-            result(f"  {check.name:10} {check.detail}", lead=lead(check))
+            result_page(f"  {check.name:10} {check.detail}", lead=lead(check))
             if check.fix:
-                result(f"{'':17}{'fix' if not check.ok else 'tip'}: {check.fix}")
+                result_page(f"{'':17}{'fix' if not check.ok else 'tip'}: {check.fix}")
     if not ok:
         raise typer.Exit(faults.FAILED)
 

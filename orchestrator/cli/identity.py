@@ -54,7 +54,7 @@ def row(one: Report) -> tuple[str, ...]:
 def show(name: OptionalName = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows its text, its tokens, which codices are asked under it, and what a change of it costs."""
     daemon = Daemon(socket)
-    output({"identity": fetched(daemon, name or default_of(daemon))}, identity_page, as_json=as_json)
+    output({"identity": fetched(daemon, name or default_of(daemon))}, identity_page, as_json=as_json, as_it_is=True)
 
 
 def identity_page(report: Report) -> str:

@@ -60,13 +60,13 @@ def hit_row(one: Report) -> tuple[str, ...]:
 @app.command()
 def show(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Shows what was asked and answered."""
-    output(fetched(name, socket), turns_page, as_json=as_json)
+    output(fetched(name, socket), turns_page, as_json=as_json, as_it_is=True)
 
 
 @app.command()
 def export(name: Name, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Writes a conversation as Markdown to stdout, or as JSON."""
-    output(fetched(name, socket), markdown, as_json=as_json)
+    output(fetched(name, socket), markdown, as_json=as_json, as_it_is=True)
 
 
 @app.command()

@@ -5,6 +5,7 @@ Colour and progress only on a terminal.
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -16,6 +17,8 @@ Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # direction, which show a line in another order than it has.
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
+GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between two columns of a page
+LEAST_COLUMN = 24  # characters of the last one, so that a line goes on below it
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -46,13 +49,23 @@ def result_json(value: Any) -> None:
     written(json.dumps(value) + "\n")
 
 
-def output(value: Any, page: Callable[[Any], str], *, as_json: bool, empty: str = "") -> None:
-    """A command's result: JSON for programs, a page for people. `empty` is said where the page has nothing."""
+def output(value: Any, page: Callable[[Any], str], *, as_json: bool, empty: str = "", as_it_is: bool = False) -> None:
+    """A command's result: JSON for programs, a page for people. `empty` is said where the page has nothing; `as_it_is`: the
+    page has text that somebody wrote, whose lines stay."""
     if as_json:
         result_json(value)
         return
     text = page(value)
-    result(text) if text or not empty else note(empty)
+    if not text and empty:
+        note(empty)
+    else:
+        result(text) if as_it_is else result_page(text)
+
+
+def result_page(text: str, lead: str = "") -> None:
+    """Words of ours, with no word broken at the terminal's edge."""
+    columns = width_of(sys.stdout)
+    result(laid(lead + text, columns)[len(lead) :], lead=lead)
 
 
 def done(value: Any, words: str, *, as_json: bool) -> None:
@@ -94,6 +107,24 @@ def folded(text: str, columns: int | None) -> str:
         longer = f"{lines[-1]} · {part}" if lines[-1] else part
         lines[-1:] = [longer] if columns is None or not lines[-1] or len(longer) <= columns else [lines[-1], part]
     return "\n".join(lines)
+
+
+def laid(text: str, columns: int | None) -> str:
+    """A line that has more than so many columns goes on below its last part; None: as it is."""
+    return text if columns is None else "\n".join(laid_line(line, columns) for line in text.split("\n"))
+
+
+def laid_line(line: str, columns: int) -> str:
+    if len(line) <= columns:
+        return line
+    indentation = len(line) - len(line.lstrip(" "))
+    last = max((gap.end() for gap in GAP.finditer(line)), default=indentation)
+    below = last if columns - last >= LEAST_COLUMN else min(indentation + 2, columns // 2)
+    from textwrap import TextWrapper
+
+    page = TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+    page.initial_indent, page.subsequent_indent = " " * min(indentation, columns // 2), " " * below
+    return page.fill(line[indentation:])
 
 
 def progress(text: str) -> None:

@@ -40,7 +40,7 @@ def show(
     if prompt and not as_json:
         result("".join(one["text"] for one in report["trace"]["prompt"]), end="")
         return
-    output(report, whole_page, as_json=as_json)
+    output(report, whole_page, as_json=as_json, as_it_is=True)
 
 
 @app.command()
@@ -53,7 +53,7 @@ def diff(
     """Shows what the prompt of B has otherwise than that of A, block by block, and where they part."""
     asked = urlencode({"to": after})
     report = Daemon(socket).call("GET", f"/v1/traces/{route_part(before, 'trace')}/diff?{asked}")
-    output(report, diff_page, as_json=as_json)
+    output(report, diff_page, as_json=as_json, as_it_is=True)
 
 
 def feedback(

@@ -336,7 +336,7 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
 def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigures) -> tuple[str, ...]:
     """The steps in the order in which they are taken."""
     whole = f"answer from the codex in the prefix ({content:,} tokens)"
-    prefetch = f"prefetch evidence of at most {min(budget, PREFETCH):,} tokens from the archive"
+    prefetch = f"fetch passages of at most {min(budget, PREFETCH):,} tokens from the archive"
     steps = {
         Retrieval.NONE: [f"{whole}; retrieve nothing"],
         Retrieval.VERIFY: [whole, f"look up at most {budget:,} tokens to check it"],
@@ -344,7 +344,7 @@ def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigur
         Retrieval.GRAPH: [f"{prefetch} and its symbols' neighbours"],
     }[retrieval]
     if retrieval is not Retrieval.NONE and SEARCH_TOOL in asked.tools:
-        steps.append(f"call {SEARCH_TOOL} where the evidence does not answer")
+        steps.append(f"call {SEARCH_TOOL} where the passages do not answer")
     if asked.documents:
         them = "it" if len(asked.documents) == 1 else "them"
         steps.append(f"look into {', '.join(asked.documents)} first: the question names {them}")

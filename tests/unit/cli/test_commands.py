@@ -54,7 +54,7 @@ def test_what_goes_wrong_has_its_status_and_says_so_without_a_traceback(lore, lo
 def test_plan_shows_the_decision_the_six_blocks_and_the_numbers(lore, lorekeep):
     page = lore("plan", "how?").stdout
     for words in (
-        "CAG: coverage full",
+        "CAG (coverage full)",
         "1,200 tokens fit in 8,192",
         "identity",
         "query",

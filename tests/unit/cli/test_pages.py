@@ -273,26 +273,68 @@ def test_a_plan_tells_what_the_words_say_and_what_they_may_bring_from_the_memori
     page = plan_page(
         {"intent": intent, "retrieval_plan": {"memories": limits, "memory_tokens": tokens}, "memories": shown}
     )
-    rows = [line.split(maxsplit=1) for line in page.splitlines() if line.startswith(("intent", "recall", "memories"))]
-    assert rows == [
-        ["intent", "frame decision; about decision, fact; recency 0.8; names Redis"],
-        ["recall", "at most 8 decisions (3,500 tokens), 1 fact (900 tokens)"],
-        ["memories", "00aa decision: Redis, for its speed"],
+    assert page.splitlines() == [
+        "no codex",
+        "",
+        "prompt     0 tokens: 0 cached, 0 to compute",
+        "window     0 tokens: 0 of the prompt, 0 for the answer, 0 left",
+        "",
+        "memories   00aa decision: Redis, for its speed",
+        "           looked for: at most 8 decisions (3,500 tokens), 1 fact (900 tokens)",
+        "           the question was taken for: decision; about decision, fact; of late (0.8); names Redis",
     ]
 
 
 def test_a_plan_for_a_greeting_says_that_nothing_is_looked_for():
     page = plan_page({"intent": {"frame": "conversation", "greeting": True}, "retrieval_plan": {"memories": {}}})
-    assert "frame conversation; a greeting\n" in page
-    assert [line.split(maxsplit=1) for line in page.splitlines()[-2:]] == [
-        ["recall", "nothing is looked for"],
-        ["memories", "none"],
+    assert [line.strip() for line in page.splitlines()[-3:]] == [
+        "memories   none",
+        "nothing is looked for",
+        "the question was taken for: conversation; a greeting",
+    ]
+
+
+def test_a_plan_says_what_memories_share_once_there_is_little_of_it():
+    room = {"used_tokens": 900, "threshold": 1_000, "skipped": False, "advice": "fetch little and sure"}
+    full = plan_page({"intent": {"frame": "question"}, "prefetch": {**room, "pressure": 0.9}})
+    assert full.endswith("90 % of the room beside the codex is used, 900 of 1,000 tokens: fetch little and sure")
+    assert "room" not in plan_page({"intent": {"frame": "question"}, "prefetch": {**room, "pressure": 0.2}})
+
+
+def test_a_plan_tells_its_decision_in_words_and_what_it_costs_before_that():
+    strategy = {
+        "name": "RAG",
+        "tier": "map",
+        "reason": "RAG, because 8 of 90 tokens are in the prefix; task rag_critical ('where is'); 70 of 100 are left",
+        "steps": ["fetch", "cite"],
+    }
+    intent = {"task": "rag_critical", "because": "where is"}
+    found = {"passages": ["a.py:1-9", "b.py:3-4"]}
+    page = plan_page(
+        {"codex": {"name": "demo"}, "strategy": strategy, "intent": intent, "retrieval_plan": found}
+        | {"predicted": {"ttft_ms": 40}, "prompt": {"tokens": 30, "cached": 20, "computed": 10}}
+    )
+    assert page.splitlines() == [
+        "demo",
+        "",
+        "prompt     30 tokens: 20 cached, 10 to compute",
+        "predicted  first token in 40 ms",
+        "window     0 tokens: 30 of the prompt, -30 for the answer, 0 left",
+        "",
+        "strategy   RAG (coverage map): passages are searched for in the archive",
+        "why        8 of 90 tokens are in the prefix",
+        "           70 of 100 are left",
+        "           the question asks for facts, which are looked up: 'where is'",
+        "steps      1. fetch",
+        "           2. cite",
+        "passages   a.py:1-9",
+        "           b.py:3-4",
     ]
 
 
 def test_a_plan_for_a_pasted_log_names_eight_of_its_names_and_how_many_more_there_are():
     page = plan_page({"intent": {"frame": "debug", "entities": [f"f{number}.py" for number in range(10)]}})
-    assert "names f0.py, f1.py, f2.py, f3.py, f4.py, f5.py, f6.py, f7.py and 2 more\n" in page
+    assert page.endswith("names f0.py, f1.py, f2.py, f3.py, f4.py, f5.py, f6.py, f7.py and 2 more")
 
 
 def test_an_empty_block_is_called_empty_and_not_computed():

@@ -4,9 +4,11 @@ import io
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import folded, result
+from orchestrator.cli.terminal import folded, laid, result, result_page
 
 Shown = Callable[[Callable[[], None]], str]
 
@@ -49,3 +51,34 @@ def test_a_line_of_parts_is_folded_between_them_and_in_a_pipe_not_at_all():
     assert folded("one · two · three", 12) == "one · two\nthree"
     assert folded("a part that is longer · two", 8) == "a part that is longer\ntwo"
     assert folded("one · two · three", None) == "one · two · three"
+
+
+def test_a_line_that_is_too_long_goes_on_below_its_last_part_and_no_word_is_broken() -> None:
+    page = (
+        "coverage   map, because 3,007,848 tokens do not fit in the 11,468\n           a model with a window would do"
+    )
+    assert laid(page, 40).splitlines() == [
+        "coverage   map, because 3,007,848 tokens",
+        "           do not fit in the 11,468",
+        "           a model with a window would",
+        "           do",
+    ]
+    assert laid(page, None) == laid(page, 80) == page
+    assert laid("  a/long/path/that/no/terminal/breaks.py  and words", 20).splitlines() == [
+        "  a/long/path/that/no/terminal/breaks.py",
+        "    and words",
+    ]
+
+
+def test_a_result_in_a_pipe_keeps_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", stream)
+        result_page("word " * 100)
+    assert stream.getvalue() == "word " * 100 + "\n"
+
+
+@given(text=st.text(alphabet="ab \n", max_size=300), columns=st.integers(1, 60))
+def test_folding_leaves_every_word_and_adds_none(text: str, columns: int) -> None:
+    assert laid(text, columns).split() == text.split()
+    assert all(len(line) <= columns or len(line.split()) == 1 for line in laid(text, columns).splitlines())

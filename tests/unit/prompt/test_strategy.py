@@ -98,8 +98,8 @@ def test_the_reason_is_one_sentence_with_the_numbers() -> None:
 def test_the_steps_name_documents_tools_and_the_budget() -> None:
     asked = replace(ASKED, task=Task.RAG_CRITICAL, documents=("src/a.py",))
     assert decide(floor(Coverage.MAP, 500_000), asked).steps == (
-        "prefetch evidence of at most 4,000 tokens from the archive",
-        "call search_archive where the evidence does not answer",
+        "fetch passages of at most 4,000 tokens from the archive",
+        "call search_archive where the passages do not answer",
         "look into src/a.py first: the question names it",
         "verify retrieved facts with a second source, and cite path:line for each",
     )
