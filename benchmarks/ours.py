@@ -26,7 +26,6 @@ from orchestrator.engine.messages import (
     Encode,
     Encoded,
     EngineReady,
-    EngineSnapshot,
     Grant,
     InferenceJob,
     LoadFailed,
@@ -38,6 +37,7 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.engine.transport import Wire
 
 GREEDY = Sampling()

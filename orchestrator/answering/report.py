@@ -7,7 +7,8 @@ from dataclasses import replace
 from formatters.context import StrategyView
 from governor.budget import MemoryBudget
 from orchestrator.answering.question import PreparedQuestion
-from orchestrator.engine.messages import Admitted, Completion, EngineSnapshot, Reuse, Tier, prompt_s
+from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier, prompt_s
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.errors import LoreError
 from orchestrator.karma.recall import MEMORY_NODES
 from orchestrator.prompt.composing import Assembled

@@ -22,8 +22,9 @@ from governor.readings import SensorSnapshot as Readings
 from governor.settings import GovernorSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.engine.messages import EngineSnapshot, Grant, PoolState
+from orchestrator.engine.messages import Grant
 from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.snapshot import EngineSnapshot, PoolState
 from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.prompt.coverage import FloorRoom
 from orchestrator.prompt.situation import Levels

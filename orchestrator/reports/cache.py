@@ -6,7 +6,7 @@ computed.
 
 from collections import Counter
 
-from orchestrator.engine.messages import EngineSnapshot
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.wire.status import (
     CacheFaults,
     CacheReply,

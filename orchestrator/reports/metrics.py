@@ -6,7 +6,7 @@ Only the figures of memories are the asking user's own.
 
 from collections.abc import Iterable, Iterator
 
-from orchestrator.engine.messages import STEP_BOUNDS_S
+from orchestrator.engine.snapshot import STEP_BOUNDS_S
 from orchestrator.karma.figures import Growth, TurnCounts, figures_of
 from orchestrator.reports.exposition import Distribution, Family, Metric, text
 from orchestrator.reports.turns import COUNTERS, HISTOGRAMS

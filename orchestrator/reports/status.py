@@ -17,7 +17,7 @@ from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import pool_parts
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
-from orchestrator.engine.messages import STEP_BOUNDS_S, CacheContent, TicketState
+from orchestrator.engine.snapshot import STEP_BOUNDS_S, CacheContent, TicketState
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.conditions import Gpu, LoadingConditions

@@ -22,7 +22,6 @@ from orchestrator.engine.messages import (
     Encode,
     Encoded,
     EngineReady,
-    EngineSnapshot,
     Grant,
     InferenceJob,
     Outcome,
@@ -33,6 +32,7 @@ from orchestrator.engine.messages import (
     ids_to_bytes,
 )
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.snapshot import EngineSnapshot
 
 pytestmark = pytest.mark.anyio
 

@@ -30,7 +30,8 @@ from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
-from orchestrator.engine.messages import EngineSnapshot, Grant, Matched, Reuse, Tier
+from orchestrator.engine.messages import Grant, Matched, Reuse, Tier
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.staleness import Staleness

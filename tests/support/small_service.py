@@ -21,7 +21,7 @@ from codex.catalog.generations import Codex
 from orchestrator.answering.report import strategy_state
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.identities import check
-from orchestrator.engine.messages import EngineSnapshot
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.errors import (
     Conflict,
     EngineFailed,

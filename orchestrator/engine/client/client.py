@@ -30,14 +30,12 @@ from orchestrator.engine.messages import (
     DropFloor,
     Encode,
     Encoded,
-    EngineSnapshot,
     FilesAdopted,
     FindFloor,
     FloorFound,
     Grant,
     InferenceJob,
     Inspect,
-    Inspected,
     KvMeasured,
     Matched,
     MeasureKv,
@@ -53,6 +51,7 @@ from orchestrator.engine.messages import (
     bytes_to_ids,
 )
 from orchestrator.engine.model import EngineSpec, ModelInfo
+from orchestrator.engine.snapshot import EngineSnapshot, Inspected
 
 TicketMessage = Admitted | PrefillProgress | AnswerDelta | Completion
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from orchestrator.engine.messages import InferenceJob, Reason, ServerState
+from orchestrator.engine.messages import InferenceJob, Reason
 from orchestrator.engine.model import RemoteSpec
 from orchestrator.engine.remote.metrics import Load, load_of, pressure_of
 from orchestrator.engine.remote.prefixes import SentPrompts
@@ -23,6 +23,7 @@ from orchestrator.engine.remote.requests import TEMPLATE, PromptWay, Request, re
 from orchestrator.engine.remote.routing import Stand, Standing, chosen
 from orchestrator.engine.remote.server import RemoteServer
 from orchestrator.engine.remote.tokens import SAMPLE, MarkedTokens, ModelTokens, ServerTokens, VocabularyTokens
+from orchestrator.engine.snapshot import ServerState
 
 log = logging.getLogger("lorekeep.engine")
 

@@ -33,14 +33,12 @@ from orchestrator.engine.messages import (
     Encode,
     Encoded,
     EngineReady,
-    EngineSnapshot,
     FilesAdopted,
     FindFloor,
     FloorFound,
     Grant,
     InferenceJob,
     Inspect,
-    Inspected,
     KvMeasured,
     LoadFailed,
     Matched,
@@ -52,7 +50,6 @@ from orchestrator.engine.messages import (
     Reason,
     Reuse,
     Shutdown,
-    TicketState,
     Tier,
     bytes_to_ids,
 )
@@ -61,6 +58,7 @@ from orchestrator.engine.remote.answer import RemoteAnswer
 from orchestrator.engine.remote.fleet import Fleet, Served
 from orchestrator.engine.remote.replies import ServerFault, mistake
 from orchestrator.engine.remote.requests import Prompt, PromptWay, SentMessage, parts_of, request_of, unsupported
+from orchestrator.engine.snapshot import EngineSnapshot, Inspected, TicketState
 from orchestrator.engine.transport import Wire
 
 log = logging.getLogger("lorekeep.engine")

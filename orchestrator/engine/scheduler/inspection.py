@@ -11,8 +11,9 @@ from itertools import islice
 
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
-from orchestrator.engine.messages import CacheBranch, CacheContent, Inspected, TicketState, Urgency
+from orchestrator.engine.messages import Urgency
 from orchestrator.engine.scheduler.ticket import Phase, Ticket, in_order
+from orchestrator.engine.snapshot import CacheBranch, CacheContent, Inspected, TicketState
 
 MOST_TICKETS = 100  # a page has no more; how many there are the snapshot tells
 MOST_BRANCHES = 100  # of a pool

@@ -42,7 +42,6 @@ from orchestrator.engine.messages import (
     Cancel,
     Completion,
     DropFloor,
-    EngineSnapshot,
     FilesAdopted,
     FindFloor,
     FloorFound,
@@ -65,6 +64,7 @@ from orchestrator.engine.scheduler.kv_measuring import KvMeasuring
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, in_order, ticket_of
+from orchestrator.engine.snapshot import EngineSnapshot
 
 FRAME_SECONDS = 1 / 60
 MOMENT_SECONDS = 0.002  # of writing while there are no tickets: who comes meanwhile waits for it

@@ -29,8 +29,9 @@ from orchestrator.engine.backend import Backend, BackendError, Run, SchemaRefuse
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, StepTimes, ids_to_bytes
+from orchestrator.engine.messages import AnswerDelta, Chance, Chosen, Outcome, Reason, ids_to_bytes
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket
+from orchestrator.engine.snapshot import StepTimes
 
 LOGIT_ROWS = 64  # rows of a step that may have logits
 MOST_DRAFTED = 12  # tokens: on a CPU a row of a short step costs a third to a half of a step of one row

@@ -8,7 +8,8 @@ import pytest
 from formatters.context import IdentityView
 from orchestrator.codices.floors import FloorFigures, Floors
 from orchestrator.codices.state import FloorKey
-from orchestrator.engine.messages import EngineSnapshot, PrefillProgress
+from orchestrator.engine.messages import PrefillProgress
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.prompt.composing import Floor
 
 

@@ -16,8 +16,8 @@ from governor.sensors import HostSensor
 from governor.settings import GIB, MIB, GovernorSettings, MemorySettings, PressureSettings, SamplerSettings
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import EngineSnapshot, PoolState
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.snapshot import EngineSnapshot, PoolState
 from orchestrator.errors import OverBudget
 from orchestrator.machine.machine import Machine, ModelCosts
 

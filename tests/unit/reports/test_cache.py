@@ -5,8 +5,9 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.engine.messages import EngineSnapshot, InferenceJob, Reuse, Tier
+from orchestrator.engine.messages import InferenceJob, Reuse, Tier
 from orchestrator.engine.scheduler.ticket import Counters, Ticket
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.reports.cache import FRESH, WHOLE, cache_report
 
 

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.small_reports import COUNTED
 from support.wire_shapes import filled
 
-from orchestrator.engine.messages import STEP_BOUNDS_S, EngineSnapshot, StepTimes
+from orchestrator.engine.snapshot import STEP_BOUNDS_S, EngineSnapshot, StepTimes
 from orchestrator.reports.cache import cache_report
 from orchestrator.reports.exposition import Family, Histogram, Tally, text
 from orchestrator.reports.metrics import FAMILIES, MEMORY, metrics

@@ -22,15 +22,8 @@ from orchestrator.answering.sessions import Session
 from orchestrator.codices.floor_archive import Manifest
 from orchestrator.codices.reading import LinesOfFile
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import (
-    CacheBranch,
-    CacheContent,
-    KvChange,
-    PoolState,
-    ServerState,
-    StepTimes,
-    TicketState,
-)
+from orchestrator.engine.messages import KvChange
+from orchestrator.engine.snapshot import CacheBranch, CacheContent, PoolState, ServerState, StepTimes, TicketState
 from orchestrator.errors import LoreError
 from orchestrator.karma.figures import Measured
 from orchestrator.karma.recall import ShownEntry

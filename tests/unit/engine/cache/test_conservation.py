@@ -15,16 +15,9 @@ from orchestrator.engine.cache.conservation import LawBroken, broken, check, tur
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.worker import Watchdog, Worker, core_times, overrun
 from orchestrator.engine.fake import FakeBackend
-from orchestrator.engine.messages import (
-    Completion,
-    EngineSnapshot,
-    Grant,
-    InferenceJob,
-    PutFloor,
-    Shutdown,
-    ids_to_bytes,
-)
+from orchestrator.engine.messages import Completion, Grant, InferenceJob, PutFloor, Shutdown, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.engine.transport import Wire
 
 FLOOR = list(range(50)) * 6

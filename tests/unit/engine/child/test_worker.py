@@ -37,7 +37,6 @@ from orchestrator.engine.messages import (
     DecodedText,
     Encode,
     Encoded,
-    EngineSnapshot,
     Grant,
     InferenceJob,
     Outcome,
@@ -52,6 +51,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.scheduler.loop import Loop
 from orchestrator.engine.scheduler.planner import Limits
+from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.engine.transport import Wire, pack
 
 FLOOR = array("I", range(10))

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.machine import Machine
 
-from orchestrator.engine.messages import CacheBranch, Inspect, Inspected
+from orchestrator.engine.messages import Inspect
+from orchestrator.engine.snapshot import CacheBranch, Inspected
 
 FLOOR = list(range(100))
 
