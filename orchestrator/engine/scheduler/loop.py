@@ -2,45 +2,28 @@
 
     restore and admit → plan → compute and sample → send → write behind
 
-It takes messages and posts messages. `admission` decides who enters, `planner` what is computed, `step` computes. The loop
-knows no processes, no sockets, and not what a prompt means.
-
-Cells are saved to disk behind the answers (`WriteBehind`):
-
-    a floor is computed  ─┐
-    a ticket ended        ├─▶ remembered ─▶ written, a slice a round
-    the engine stops      ┘
-
-Every message wakes the daemon, and on a CPU it wakes on a core that computes the next step: of a model that needs 5 ms a
-token, one message a token cost a twentieth of the speed. So the `Outbox` holds tokens that follow others for at most one
-frame of a screen and joins those of one answer. A first token and every other message are sent at once.
+It takes messages and posts messages. `admission` decides who enters, `planner` what is computed, `step` computes, `outbox`
+sends, `write_behind` saves cells to disk. The loop knows no processes, no sockets, and not what a prompt means.
 """
 
 import logging
-import math
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.engine.backend import Backend, BackendError, SamplerMade, SchemaRefused, Watch
 from orchestrator.engine.cache import conservation
-from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.pools import Pools, sequences_of
-from orchestrator.engine.cache.tree import Node, deepest
+from orchestrator.engine.cache.tree import deepest
 from orchestrator.engine.checkpoints.file import CheckpointWritten
-from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.checkpoints.pieces import checkpoint_manager
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.costs import Costs, OutOfTime, TimeBudget
+from orchestrator.engine.costs import Costs, OutOfTime
 from orchestrator.engine.messages import (
-    ALONE,
-    UNSAVED,
     AdoptFiles,
-    AnswerDelta,
     Cancel,
-    Completion,
     DropFloor,
     FilesAdopted,
     FindFloor,
@@ -61,17 +44,16 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
 from orchestrator.engine.scheduler.inspection import inspected
 from orchestrator.engine.scheduler.kv_measuring import KvMeasuring
-from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Limits, Plan, Timing, planned
+from orchestrator.engine.scheduler.outbox import Outbox, Post
+from orchestrator.engine.scheduler.planner import Limits, Plan, Timing, planned
 from orchestrator.engine.scheduler.step import Speculation, Step, Stepping
 from orchestrator.engine.scheduler.ticket import Counters, Phase, Reporting, Ticket, completion, in_order, ticket_of
+from orchestrator.engine.scheduler.write_behind import WriteBehind
 from orchestrator.engine.snapshot import EngineSnapshot
 
-FRAME_SECONDS = 1 / 60
-MOMENT_SECONDS = 0.002  # of writing while there are no tickets: who comes meanwhile waits for it
 log = logging.getLogger("lorekeep.engine.loop")
 
 Clock = Callable[[], float]
-Post = Callable[[list[FromChild]], None]
 
 
 class Loop:
@@ -367,126 +349,3 @@ class Loop:
             self.counters.broken_pools += 1
             self.pools.discard(name)
         return bool(broken)
-
-
-class Outbox:
-    """`post` takes the messages that are sent together."""
-
-    def __init__(self, post: Post) -> None:
-        self._post = post
-        self._messages: list[FromChild] = []
-        self._deltas: dict[int, int] = {}  # by ticket, the place of its delta among the messages
-        self._begun: set[int] = set()  # tickets whose first token was sent
-        self._urgent = False
-        self._since = 0.0
-
-    def put(self, message: FromChild, now: float) -> None:
-        """Takes a message that was made at `now`, in seconds of one clock."""
-        if not self._messages:
-            self._since = now
-        if isinstance(message, AnswerDelta):
-            self._urgent = self._urgent or message.ticket not in self._begun
-            self._begun.add(message.ticket)
-            if (place := self._deltas.get(message.ticket)) is not None:
-                earlier = self._messages[place]
-                assert isinstance(earlier, AnswerDelta)
-                self._messages[place] = joined(earlier, message)
-                return
-            self._deltas[message.ticket] = len(self._messages)
-        else:
-            self._urgent = True
-            self._deltas.clear()  # what comes behind this message stays behind it
-            if isinstance(message, Completion):
-                self._begun.discard(message.ticket)
-        self._messages.append(message)
-
-    def due(self, next_chance: float) -> bool:
-        """Whether a message would wait too long if it were not sent before `next_chance`."""
-        return bool(self._messages) and (self._urgent or next_chance - self._since > FRAME_SECONDS)
-
-    def flush(self) -> None:
-        """Posts everything."""
-        if not self._messages:
-            return
-        messages, self._messages = self._messages, []
-        self._deltas.clear()
-        self._urgent = False
-        self._post(messages)
-
-
-def joined(earlier: AnswerDelta, later: AnswerDelta) -> AnswerDelta:
-    """One message for two that follow one another."""
-    return replace(
-        later, text=earlier.text + later.text, ids=earlier.ids + later.ids, chosen=earlier.chosen + later.chosen
-    )
-
-
-def is_saved(pool: Pool) -> bool:
-    return pool.name != UNSAVED and not pool.name.startswith(ALONE)
-
-
-class WriteBehind:
-    """`prefill_cost` is what a prompt token costs, as known now. `clock` gives seconds."""
-
-    def __init__(
-        self,
-        checkpoints: CheckpointManager | None,
-        counters: Counters,
-        prefill_cost: Callable[[], PrefillCost],
-        clock: Callable[[], float],
-    ) -> None:
-        self._checkpoints = checkpoints
-        self._prefill_cost = prefill_cost
-        self._counters = counters
-        self._clock = clock
-
-    def remember(self, pool: Pool, tip: Node) -> None:
-        """Queues the path down to a node, however long its ticket answers, or how it ends."""
-        if self._checkpoints is not None and is_saved(pool):
-            self._checkpoints.remember(pool, tip)
-
-    def evicting(self, pool: Pool, node: Node, budget: TimeBudget) -> None:
-        """Saves a node before its cells are freed. Raises OutOfTime: the node stays and is offered again."""
-        counted = node.saved_end == node.computed_end  # in an earlier round, before its pool's other nodes were taken
-        if self._checkpoints is not None and is_saved(pool):
-            self._checkpoints.evicting(pool, node, budget)
-        if not counted:
-            self._counters.evicted_tokens += node.computed
-
-    def lost_ms(self, pool: Pool) -> float:
-        """The cost of rebuilding a pool's content: restored where checkpoints hold it, else computed."""
-        kept = self._checkpoints.saved(pool) if self._checkpoints is not None else {}
-        restore = self._checkpoints.store.restore_ms() if self._checkpoints is not None else math.inf
-        prefill_cost, lost = self._prefill_cost(), 0.0
-        for node in pool.tree.nodes():
-            compute, on_disk = prefill_cost.per_token(node.start, node.computed_end), kept.get(node, 0)
-            lost += compute * (node.computed - on_disk) + min(compute, restore) * on_disk
-        return lost
-
-    def left(self) -> bool:
-        """Whether something could be done now. What waits for the writer is not: `note_written` follows when it is done."""
-        return self._checkpoints is not None and self._checkpoints.pending() > 0 and self._checkpoints.store.takes_one()
-
-    def work(self, timing: Timing, *, alone: bool) -> None:
-        """Writes for one slice of time, where the round has any left. A slice without tickets is short (`alone`), because a
-        ticket that comes meanwhile waits for it."""
-        if self._checkpoints is not None and timing.may_write() and self.left():
-            self._checkpoints.work(self._clock() + (MOMENT_SECONDS if alone else WRITE_SECONDS))
-
-    def note_written(self) -> None:
-        """The writer has finished something: what waited for it goes on, and budgets are kept, also in an idle process."""
-        if self._checkpoints is not None:
-            self._checkpoints.store.note_written()
-
-    def close(self, pools: Iterable[Pool]) -> None:
-        """Saves all cells, so that the next process finds them."""
-        if self._checkpoints is None:
-            return
-        for pool in pools:
-            for node in pool.tree.nodes():
-                if node.computed and not any(child.computed for child in node.children):
-                    self.remember(pool, node)
-        while self._checkpoints.pending():
-            self._checkpoints.work(float("inf"))
-            self._checkpoints.store.flush()
-        self._checkpoints.store.close()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.engine.messages import AnswerDelta, Completion, FromChild, Outcome, PrefillProgress, Reason
-from orchestrator.engine.scheduler.loop import FRAME_SECONDS, Outbox
+from orchestrator.engine.scheduler.outbox import FRAME_SECONDS, Outbox
 
 
 def delta(ticket: int, text: str) -> AnswerDelta:
