@@ -42,13 +42,7 @@ from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import Severity
 from orchestrator.machine.yielding import Yielding
-from orchestrator.model.chat_model import (
-    ChatModel,
-    engine_faults,
-    engine_ready,
-    paused,
-    why_waiting,
-)
+from orchestrator.model.chat_model import ChatModel, engine_faults, engine_ready, paused, why_waiting
 from orchestrator.prompt.composing import Composed, broke_at
 from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
 from orchestrator.wire.answers import CensorMark, Citation, GovernorState, Lore, PlanReply, Waiting

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from formatters.context import AttachmentView, TurnContext
-from orchestrator.answering.client_tools import (
-    ALL_RESULTS,
-    answered_calls,
-    refuse_strangers,
-    results_at_end,
-)
+from orchestrator.answering.client_tools import ALL_RESULTS, answered_calls, refuse_strangers, results_at_end
 from orchestrator.answering.conversations import Conversation
 from orchestrator.answering.grounding import Passage, Pointed
 from orchestrator.answering.sessions import Session
@@ -32,12 +27,8 @@ from orchestrator.prompt.composing import Composed
 from orchestrator.prompt.coverage import share
 from orchestrator.prompt.evidence import Gathered
 from orchestrator.prompt.prefetch import Prefetch
-from orchestrator.prompt.situation import (
-    renewed,
-)
-from orchestrator.prompt.strategy import (
-    Decision,
-)
+from orchestrator.prompt.situation import renewed
+from orchestrator.prompt.strategy import Decision
 from orchestrator.relevance.gate import Relevance
 from orchestrator.service import Ask, Message, TextAsk
 

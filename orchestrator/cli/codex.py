@@ -13,8 +13,8 @@ import typer
 
 from orchestrator.cli import floor_files
 from orchestrator.cli import options as given
-from orchestrator.cli.ask import code_state
 from orchestrator.cli.client import Daemon, Event, Failure, route_part, told_of_waiting
+from orchestrator.cli.footer import code_state
 from orchestrator.cli.purge import Yes, insist
 from orchestrator.cli.search import show_symbols
 from orchestrator.cli.status import files, notes_of, roots, state

@@ -20,21 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
-from orchestrator.cli.ask import (
-    ROUTE,
-    Answer,
-    AskOptions,
-    Wait,
-    censored_lines,
-    citation_lines,
-    codex_part,
-    request,
-    strategy_part,
-    take,
-    working_directory,
-)
+from orchestrator.cli.ask import ROUTE, Answer, AskOptions, Wait, request, take, working_directory
 from orchestrator.cli.client import Daemon, Failure, route_part
 from orchestrator.cli.codex import summary, taken_in
+from orchestrator.cli.footer import censored_lines, citation_lines, codex_part, strategy_part
 from orchestrator.cli.mcp_wire import Said
 from orchestrator.cli.memory import cited
 from orchestrator.cli.plan import plan_page

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from orchestrator.cli import options as given
-from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, codex_part, with_ask_options
+from orchestrator.cli.ask import UNSAID, AskOptions, Question, body_of, with_ask_options
 from orchestrator.cli.client import Daemon, told_of_waiting
+from orchestrator.cli.footer import codex_part
 from orchestrator.cli.terminal import (
     Report,
     count,

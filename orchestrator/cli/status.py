@@ -8,19 +8,7 @@ from typing import Annotated, TextIO
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.terminal import (
-    Report,
-    count,
-    facts,
-    listed,
-    output,
-    plural,
-    seconds,
-    size,
-    table,
-    width_of,
-    work,
-)
+from orchestrator.cli.terminal import Report, count, facts, listed, output, plural, seconds, size, table, width_of, work
 from orchestrator.wire.places import QUOTER
 
 Verbose = Annotated[bool, given.option("-v, --verbose", "all of it: caches, leases, plans and sensors")]

@@ -32,14 +32,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore, StateBeforeLoad
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import ChildState
-from orchestrator.errors import (
-    FilesWanted,
-    InvalidRequest,
-    LoreError,
-    NotPermitted,
-    OverBudget,
-    translated,
-)
+from orchestrator.errors import FilesWanted, InvalidRequest, LoreError, NotPermitted, OverBudget, translated
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import WHOLE, ChatModel, arriving, engine_ready
 from orchestrator.prompt.coverage import coverage_named, decide_coverage

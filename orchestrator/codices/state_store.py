@@ -23,9 +23,7 @@ from codex.errors import CatalogError, UnknownCodex
 from codex.library import Library
 from formatters.context import IdentityView
 from orchestrator.codices.state import CodexState
-from orchestrator.prompt.coverage import (
-    CoverageSizes,
-)
+from orchestrator.prompt.coverage import CoverageSizes
 
 log = logging.getLogger("lorekeep.codices")
 

@@ -14,15 +14,7 @@ from formatters.template import Placement, Way
 from governor.architectures import windows_have_ranges
 from governor.budget import MemoryBudget, weights_on_gpu
 from governor.embedding import embedding_cost
-from governor.footprint import (
-    KvPlan,
-    bytes_per_token,
-    kv_cost,
-    kv_types,
-    rows_together,
-    window_bytes,
-    working_bytes,
-)
+from governor.footprint import KvPlan, bytes_per_token, kv_cost, kv_types, rows_together, window_bytes, working_bytes
 from governor.gguf import Gguf
 from governor.model_shape import FootprintError, ModelShape, no_chat, no_embedding, quantisation_of, vector_length
 from governor.offload import FLOATS, Offload, has_small_windows, idle, impossible, parts, shares_of, small_plans

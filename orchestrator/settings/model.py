@@ -9,13 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from codex.settings import (
-    AmendmentSettings,
-    LibrarySettings,
-    SecretSettings,
-    WalkSettings,
-    WatchSettings,
-)
+from codex.settings import AmendmentSettings, LibrarySettings, SecretSettings, WalkSettings, WatchSettings
 from governor.settings import (
     ClaimSettings,
     GovernorSettings,

@@ -22,16 +22,7 @@ from orchestrator.answering.report import strategy_state
 from orchestrator.answering.traces import TraceKeeper, TraceStore
 from orchestrator.codices.identities import check
 from orchestrator.engine.snapshot import EngineSnapshot
-from orchestrator.errors import (
-    Conflict,
-    EngineFailed,
-    Full,
-    InvalidRequest,
-    NotFound,
-    NotReady,
-    OverBudget,
-    Paused,
-)
+from orchestrator.errors import Conflict, EngineFailed, Full, InvalidRequest, NotFound, NotReady, OverBudget, Paused
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore

@@ -8,11 +8,7 @@ screen, and those of one answer are joined. A first token and every other messag
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.engine.messages import (
-    AnswerDelta,
-    Completion,
-    FromChild,
-)
+from orchestrator.engine.messages import AnswerDelta, Completion, FromChild
 
 FRAME_SECONDS = 1 / 60
 

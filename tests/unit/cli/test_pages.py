@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from orchestrator.cli.ask import Answer, Wait, answer_footer, citation_lines, code_state, cut
+from orchestrator.cli.ask import Answer, Wait, cut
 from orchestrator.cli.codex import being_computed, coverage, summary, taken_in
 from orchestrator.cli.doctor import Check, lead
+from orchestrator.cli.footer import answer_footer, citation_lines, code_state
 from orchestrator.cli.model import model_page
 from orchestrator.cli.plan import blocks, numbers, plan_page
 from orchestrator.cli.search import hit_line, hit_text, how_many_hold
