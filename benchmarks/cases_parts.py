@@ -129,7 +129,7 @@ def speed(work: Callable[[int], object]) -> float:
 def assembly(bench: Bench) -> Iterator[Row]:
     """Everything between the question and the engine, on a warm codex of 100k tokens with 20 messages; ours, and all."""
     runs = max(200, bench.runs)
-    for case, measured, middle in (("ours alone", composed, 3), ("with pydantic-ai", asked, 5)):
+    for case, measured, middle in (("ours alone", composed, 3), ("with the turn around it", asked, 5)):
         seconds = sorted(asyncio.run(measured(runs)))
         name = f"prompt assembly, 100k codex, {case}"
         yield at_most(name, "p50", 1_000 * seconds[len(seconds) // 2], middle, "ms")
@@ -169,7 +169,7 @@ def model_of(engine: Inference, compose: Compose, tokens: TokenCache) -> EngineM
     async def refuse(_name: str, _arguments: str) -> str:
         return ""
 
-    return EngineModel("small", engine, compose, tokens.learn_answer, parser, TurnLimits(1_000_000, 1_000.0), refuse)
+    return EngineModel(engine, compose, tokens.learn_answer, parser, TurnLimits(1_000_000, 1_000.0), refuse)
 
 
 class Calling:
@@ -203,7 +203,7 @@ async def composed(runs: int) -> list[float]:
 
 
 async def asked(runs: int) -> list[float]:
-    """Until the engine is asked: the framework's run around it too."""
+    """Until the engine is asked: the turn's loop around it too."""
     tokens = TokenCache(Words())
     composer, reached = composer_of(tokens), Reached()
     answerer = Answerer([SearchArchive(Nothing(), tokens).search_archive])

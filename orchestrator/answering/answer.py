@@ -86,7 +86,7 @@ class Answers:
     `outdated` says, in a worker thread, which of these files differ on disk."""
 
     preparer: Preparer
-    answerer: Callable[[], "Answerer"]  # made when it is first asked for: the agent's framework is large
+    answerer: Callable[[], "Answerer"]  # made when it is first asked for: what reads the tools' schemas is large
     client: EngineClient
     floors: Floors
     inference: EngineInference
@@ -303,9 +303,7 @@ class Answers:
             return await self._blocked(prepared, call)
 
         limits = TurnLimits(prepared.ask.max_tokens, self.turn_s)
-        return EngineModel(
-            self.model_name, self.inference, compose, learn, partial(parser_of, prepared.chat_model), limits, refuse
-        )
+        return EngineModel(self.inference, compose, learn, partial(parser_of, prepared.chat_model), limits, refuse)
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and state.admitted is None:

@@ -110,7 +110,7 @@ class Bench:
             return BoundParser(PLAIN_CALLS, schemas) if self.calls else AnswerParser()
 
         learn = self.tokens.learn_answer
-        model = EngineModel("scripted", self.engine, self.compose, learn, parser, self.limits, self.refuse)
+        model = EngineModel(self.engine, self.compose, learn, parser, self.limits, self.refuse)
         return self.answerer.answer(turn, model)
 
     async def events(self, turn: TurnContext) -> list[AnswerEvent]:

@@ -125,7 +125,6 @@ class Loop:
         told = identity_of("keeper", "You keep the lore.", self.answerer.tools, self.placement.calls.example)
         model: Any = SimpleNamespace(placement=self.placement, opens_thought=False)
         engine_model = EngineModel(
-            "noise",
             self,
             self.compose,
             self.tokens.learn_answer,
