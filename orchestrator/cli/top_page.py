@@ -5,6 +5,7 @@ A line is spans of text, each with the name of a style. All that a colour tells 
     oooWWWWbbFFFFFFtt-----.............      others, weights, buffers, floors, tails, room, free
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from unicodedata import combining, east_asian_width
 
@@ -28,6 +29,7 @@ Line = tuple[Span, ...]
 LETTERS = dict(zip(PARTS, "oWbFt-.", strict=True))
 CACHED, COMPUTED = "=", "+"
 BLANK: Line = ()
+WORDS = re.compile(r"\s*\S+\s*|\s+")
 NARROW, WIDE = 40, 56  # columns below which a line keeps only what must be there; from which a bar has a place in it
 
 
@@ -43,7 +45,14 @@ def title(name: str, now: Picture) -> str:
     """Of a section."""
     if name == "files" and now.files:
         return f"files of {now.files.codex}"
+    if name == "jobs" and now.tickets:
+        waiting = sum(job.phase == "waiting" for job in now.tickets)
+        return f"jobs: {listed(run_words(len(now.tickets) - waiting), f'{waiting} waiting' if waiting else '')}"
     return name
+
+
+def run_words(number: int) -> str:
+    return f"{number} running" if number else ""
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------
@@ -68,12 +77,13 @@ def header(now: Picture, columns: int) -> list[Line]:
     words += [(plural(now.sessions, "session"), "")]
     words += [(f"{100 * now.hit_rate:.1f} % cached, {duration(now.saved_ms / 1000)} saved", "")] if now.hit_rate else []
     why = [f"away: {levels.away}" if levels.away else "", levels.reason, levels.saving, *now.notes]
-    return [tuple(first), *wrapped(words, columns), *(((text, "bad"),) for text in dict.fromkeys(why) if text)]
+    told = [line for text in dict.fromkeys(why) if text for line in folded(((text, "bad"),), columns)]
+    return [tuple(first), *wrapped(words, columns), *told]
 
 
 def head(now: Picture, fault: str, columns: int, rows: int) -> list[Line]:
     """What stands above the panes: all of it, or in few rows what matters most."""
-    away: list[Line] = [((f"away: {fault}", "bad"),)] if fault else []
+    away = folded(((f"away: {fault}", "bad"),), columns) if fault else []
     who, *levels = header(now, columns)
     bar, *legend = memory(now, columns)
     whole = [*away, who, *levels, bar, *legend]
@@ -98,17 +108,22 @@ def memory(now: Picture, columns: int) -> list[Line]:
 
 def caches(now: Picture, columns: int) -> list[Line]:
     """Codices, then each live cache as a tree."""
-    lines: list[Line] = [codex_line(one) for one in now.codices]
+    lines = [line for one in now.codices for line in folded(codex_line(one, now), columns)]
     for tree in now.trees:
         lines += tree_lines(tree, columns)
     return lines or [(("no codex is loaded: lore load", "dim"),)]
 
 
-def codex_line(codex: CodexLine) -> Line:
-    done = (
-        work("computing", codex.done, codex.total, None, codex.left_s) if codex.total and codex.done is not None else ""
-    )
-    floor = f"{codex.tier}, {count(codex.tokens)} tokens, {size(codex.kv_bytes)}" if codex.tier else "not built yet"
+def codex_line(codex: CodexLine, now: Picture) -> Line:
+    """What its job and its cache tell is not told here: how far its prefix is, and its tokens."""
+    done = ""
+    if codex.total and codex.done is not None:
+        at_work = any(job.codex == codex.name and job.phase == "prefill" for job in now.tickets)
+        done = "computing" if at_work else work("computing", codex.done, codex.total, None, codex.left_s)
+    is_open = any(tree.codex == codex.name and tree.branches for tree in now.trees)
+    floor = codex.tier or "not built yet"
+    if codex.tier and not is_open:
+        floor = listed(codex.tier, f"{count(codex.tokens)} tokens", size(codex.kv_bytes))
     told = listed(floor, plural(codex.files, "file") if codex.tier else "", codex.fresh)
     doing = listed(done, loading(codex.load) if codex.load else "")  # first: what changes is cut last
     return (codex.name, "bold"), ("  ", ""), (f"{doing}, " if doing else "", "computed"), (told, "")
@@ -150,7 +165,8 @@ def drawn_arms(depths: Sequence[int]) -> list[str]:
 
 def jobs(now: Picture, columns: int) -> list[Line]:
     """What runs, then what waits, in its order."""
-    return [job_line(one, columns) for one in now.tickets] or [(("nothing runs and nothing waits", "dim"),)]
+    lines = [line for one in now.tickets for line in folded(job_line(one, columns), columns)]
+    return lines or [(("nothing runs and nothing waits", "dim"),)]
 
 
 def job_line(job: TicketLine, columns: int) -> Line:
@@ -201,7 +217,9 @@ def question_lines(one: QuestionLine, columns: int) -> Iterator[Line]:
     bar = (CACHED * cached, "cached"), (COMPUTED * computed, "computed")
     yield ("  ", ""), *bar, (told if beside else "", "")
     told_blocks = one.blocks if columns >= NARROW else tuple(each for each in one.blocks if each.cached < each.tokens)
-    yield ("  ", ""), *blocks(told_blocks), (f"left at {one.broke_at}" if one.broke_at else "", "dim")
+    yield from folded(
+        (("  ", ""), *blocks(told_blocks), (f"left at {one.broke_at}" if one.broke_at else "", "dim")), columns
+    )
 
 
 def blocks(found: Iterable[BlockHits]) -> Iterator[Span]:
@@ -232,7 +250,8 @@ def file_line(one: FileCost, whole: int, columns: int, level: int) -> Line:
     """`level`: columns of the widest level."""
     share = f"{100 * one.tokens / whole:5.1f} %" if whole else ""
     details = f"{share}  {size(one.bytes):>9}  {one.level:<{level}}  " if columns >= WIDE else ""
-    return (f"{count(one.tokens):>7}  ", ""), (details, "dim"), (clean(one.path), "floors")
+    room = columns - 9 - len(details)
+    return (f"{count(one.tokens):>7}  ", ""), (details, "dim"), (ending(clean(one.path), max(1, room)), "floors")
 
 
 SECTIONS: Mapping[str, Callable[[Picture, int], list[Line]]] = {
@@ -294,6 +313,31 @@ def beginning(text: str, columns: int) -> str:
         if used > columns:
             return text[:at]
     return text
+
+
+def ending(text: str, columns: int) -> str:
+    """As much of a path's end as fits: it names the file."""
+    if cells(text) <= columns:
+        return text
+    back = beginning(text[::-1], columns - 1)
+    return f"…{back[::-1]}"
+
+
+def folded(line: Line, columns: int) -> list[Line]:
+    """On as many lines as its words need, those behind the first two columns further right."""
+    if sum(cells(text) for text, _ in line) <= columns:
+        return [line]
+    rows: list[list[Span]] = [[]]
+    used = 0
+    for text, style in line:
+        for word in WORDS.findall(text.translate(HARMLESS)):
+            wide = cells(word.rstrip())
+            if used > 2 and used + wide > columns and wide <= columns - 2:  # a longer word is cut wherever it stands
+                rows.append([("  ", "")])
+                used = 2
+            rows[-1].append((word, style))
+            used += cells(word)
+    return [tuple(row) for row in rows]
 
 
 def wrapped(words: Sequence[Span], columns: int) -> list[Line]:

@@ -21,7 +21,9 @@ LEFT = 130  # by Ctrl-C
 SILENT_S = 8.0  # without a word of the daemon: it hangs, or its machine is asleep
 WIDE = 100  # columns from which panes stand beside each other
 LEAST_ROWS = 3  # of a pane: its border, and a line
+FOLDED_ROWS = 2  # of one that is folded: its title, and a line
 NAMES = tuple(SECTIONS)
+ROWS_BELOW = 6 * len(NAMES)  # from which panes one below the other have four lines each
 STYLES = {
     "dim": "dim",
     "bold": "bold",
@@ -89,8 +91,8 @@ class TopView(App[int]):
     #panes.beside { layout: grid; grid-size: 2 2; }
     Pane { height: 1fr; border: round $foreground 40%; border-title-color: $foreground; scrollbar-size-vertical: 1; }
     Pane:focus { border: round $success; }
-    #panes.stacked Pane { height: 3; }
-    #panes.stacked Pane.chosen { height: 1fr; }
+    #panes.stacked Pane { height: 2; border: none; border-top: solid $foreground 40%; padding: 0 1; }
+    #panes.stacked Pane.chosen { height: 1fr; border: round $success; padding: 0; }
     #panes.single Pane { display: none; }
     #panes.single Pane.chosen { display: block; }
     """
@@ -163,7 +165,8 @@ class TopView(App[int]):
         room = max(1, (columns // 2 if way == "beside" else columns) - 3)  # borders, and the bar that scrolls
         for pane in self.query(Pane):
             name = pane.id or ""
-            pane.border_title = title(name, now)
+            is_folded = way == "stacked" and name != self._chosen
+            pane.border_title = f" {title(name, now)} " if is_folded else title(name, now)  # without a corner before it
             pane.set_class(name == self._chosen, "chosen")
             pane.show([fit(line, room) for line in SECTIONS[name](now, room)])
         self._put("#keys", keys(self._chosen, columns), columns)
@@ -201,12 +204,12 @@ class TopView(App[int]):
 def arranged(columns: int, rows: int, *, zoomed: bool) -> str:
     """How panes share so many rows: beside each other, one below the other, all but the focused one folded to a line, or
     that one alone."""
-    folded = LEAST_ROWS * (len(SECTIONS) - 1)
+    folded = FOLDED_ROWS * (len(SECTIONS) - 1)
     if zoomed or rows < folded + LEAST_ROWS:
         return "single"
     if columns >= WIDE:
         return "beside"
-    return "stacked" if rows < 2 * (folded + LEAST_ROWS) else "below"
+    return "stacked" if rows < ROWS_BELOW else "below"
 
 
 def keys(focused: str, columns: int) -> list[Line]:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.cli.client import Daemon, Failure
 from orchestrator.cli.top import Known, chosen_codex, gathered, next_codex
-from orchestrator.cli.top_page import beginning, cells, drawn_arms, head, memory, page, plain, visible
+from orchestrator.cli.top_page import beginning, cells, drawn_arms, ending, folded, head, memory, page, plain, visible
 from orchestrator.cli.top_page import codex_line as drawn_codex
 from orchestrator.wire import faults
 from orchestrator.wire.picture import (
@@ -32,6 +33,7 @@ from orchestrator.wire.picture import (
     codex_line,
 )
 
+EMPTY: Any = SimpleNamespace(tickets=(), trees=())  # of a picture, all that a codex's line looks at
 TEXTS = st.text(max_size=60)
 COUNTS = st.integers(0, 10**7)
 TICKETS = st.builds(
@@ -119,7 +121,7 @@ def test_a_part_that_is_not_empty_is_seen_where_there_is_a_column_for_each(parts
 def test_what_stands_above_the_panes_has_the_rows_that_it_may_have(now: Picture, columns: int, rows: int, fault: str):
     assert len(head(now, fault, columns, rows)) <= rows
     if fault:
-        assert plain(head(now, fault, columns, rows)[0]).startswith("away: " if fault.strip() else "away:")
+        assert plain(head(now, fault, columns, rows)[0]).startswith("away:")
 
 
 def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
@@ -137,7 +139,26 @@ def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
 )
 def test_a_load_that_runs_is_told_in_the_line_of_its_codex(load, words):
     line = codex_line({"name": "demo", "tier": None, "load": {"rate": 1.0, "eta_s": None, **load}})
-    assert plain(drawn_codex(line)) == f"demo  {', '.join(filter(None, (words, 'not built yet')))}"
+    assert plain(drawn_codex(line, EMPTY)) == f"demo  {', '.join(filter(None, (words, 'not built yet')))}"
+
+
+def test_how_far_a_prefix_is_and_its_tokens_are_told_once():
+    line = codex_line(
+        {"name": "demo", "tier": "map", "files": 9, "floor_tokens": 800, "kv_bytes": 2048, "fresh": "watched"}
+    )
+    computed = replace(line, done=80, total=800, left_s=3.0)
+    alone = "demo  computing, 10 %, 3 s left, map, 800 tokens, 2.0 KiB, 9 files, watched"
+    assert plain(drawn_codex(computed, EMPTY)) == alone
+    job, tree = SimpleNamespace(codex="demo", phase="prefill"), SimpleNamespace(codex="demo", branches=("floor",))
+    beside: Any = SimpleNamespace(tickets=(job,), trees=(tree,))
+    assert plain(drawn_codex(computed, beside)) == "demo  computing, map, 9 files, watched"
+
+
+def test_what_is_too_long_goes_on_below_and_a_path_keeps_its_end():
+    line = ("flask", "bold"), ("  computes ahead, 20 %, 2,541 tokens/s, 2 s left", "computed")
+    assert [plain(one) for one in folded(line, 30)] == ["flask  computes ahead, 20 %,", "  2,541 tokens/s, 2 s left"]
+    assert folded(line, 80) == [line]
+    assert ending("tests/unit/codex/outline/store.py", 16) == "…utline/store.py"
 
 
 def test_a_tree_is_drawn_with_an_arm_for_each_sibling_below():

@@ -127,7 +127,14 @@ def test_on_any_terminal_lines_end_inside_it(lorekeep: Served, size: tuple[int, 
 
 @pytest.mark.parametrize(
     ("columns", "rows", "way"),
-    [(120, 30, "beside"), (80, 40, "below"), (80, 17, "stacked"), (20, 14, "stacked"), (80, 9, "single")],
+    [
+        (120, 30, "beside"),
+        (80, 40, "below"),
+        (80, 17, "stacked"),
+        (20, 14, "stacked"),
+        (80, 9, "stacked"),
+        (80, 8, "single"),
+    ],
 )
 def test_panes_share_the_rows_that_there_are(columns: int, rows: int, way: str):
     assert arranged(columns, rows, zoomed=False) == way
