@@ -44,6 +44,7 @@ from orchestrator.engine.checkpoints.coding import PLAIN, Coding, Sealed
 from orchestrator.engine.checkpoints.file import SegmentHeader, read_state, write
 from orchestrator.engine.llama import native
 from orchestrator.engine.messages import (
+    ID_BYTES,
     AnswerDelta,
     Completion,
     Encode,
@@ -57,7 +58,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.transport import HEADER, pack, unpack
 from orchestrator.engine.vocab import Vocabulary
 from orchestrator.engine.vocab.vocabulary import PATTERNS, read_ranks, read_table
-from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
+from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 from orchestrator.prompt.coverage import Coverage
 from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.prompt.phrases import Task

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.answering.question import PreparedQuestion
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import Ids, prompt_s
-from orchestrator.prompt.composing import ID_BYTES, Assembled
+from orchestrator.engine.messages import ID_BYTES, Ids, prompt_s, same_beginning
+from orchestrator.prompt.composing import Assembled
 from orchestrator.service import Message
 from orchestrator.wire.answers import Departure
 from orchestrator.wire.status import ClientRow
@@ -192,18 +192,6 @@ def _same_end(old: str, new: str) -> int:
     """Characters that both end in, without those that both begin with."""
     begin = same_beginning(old, new)
     return same_beginning(old[begin:][::-1], new[begin:][::-1])
-
-
-def same_beginning(one: str | Ids, other: str | Ids, unit: int = 1) -> int:
-    """How many units, of so many places each, both begin with. Halves the stretch: a comparison of slices is quick."""
-    low, high = 0, min(len(one), len(other)) // unit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[: middle * unit] == other[: middle * unit]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def around(ids: Ids, at: int) -> Ids:

@@ -23,6 +23,7 @@ from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, un
 from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import (
+    ID_BYTES,
     UNSAVED,
     AnswerDelta,
     Completion,
@@ -37,7 +38,6 @@ from orchestrator.errors import InvalidRequest, OverBudget
 from orchestrator.machine.machine import Machine
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel, engine_faults, engine_ready, why_waiting
-from orchestrator.prompt.composing import ID_BYTES
 from orchestrator.service import Continued, Text, TextAsk, TextEvent
 from orchestrator.wire.answers import Waiting
 from orchestrator.wire.texts import GenerationDefaults, PropsReply

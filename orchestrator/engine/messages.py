@@ -23,6 +23,7 @@ UNSAVED = "unsaved"  # a pool of which nothing is written to disk
 ALONE = "unsaved, of ticket "  # what such a pool is called that one ticket has
 MOST_SCHEMA_BYTES = 64 * 1024  # of a JSON schema, refused beyond by the API and by the child
 Ids = bytes
+ID_BYTES = 4
 
 
 def ids_to_bytes(ids: Iterable[int]) -> Ids:
@@ -33,6 +34,18 @@ def bytes_to_ids(data: Ids) -> "array[int]":
     ids = array("I")
     ids.frombytes(data)
     return ids
+
+
+def same_beginning(one: str | Ids, other: str | Ids, unit: int = 1) -> int:
+    """How many units, of so many places each, both begin with. Halves the stretch: a comparison of slices is quick."""
+    low, high = 0, min(len(one), len(other)) // unit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[: middle * unit] == other[: middle * unit]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def well_formed(text: str) -> str:

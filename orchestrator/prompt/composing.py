@@ -21,10 +21,9 @@ from formatters.blocks import FLOOR, ORDER, Block, BlockKind, BrokenPlugin, Item
 from formatters.context import TurnContext
 from formatters.registry import Registry, write_prompt
 from formatters.template import KEPT_TURNS, ChatTemplate, Literal, NoThink, Piece, Placement, PromptPart, joined, parts
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.messages import ID_BYTES, Ids
 from orchestrator.wire.answers import Break
 
-ID_BYTES = 4
 BUDGET = 64 * 2**20  # bytes of ids: 16 million tokens
 ENTRY_BYTES = 150  # of a key and its place in the map, about
 FLOORS_KEPT = 16  # more only costs joining ids again

@@ -16,6 +16,7 @@ from itertools import groupby, zip_longest
 
 from formatters.blocks import FLOOR, ORDER, BlockKind
 from formatters.template import PromptPart, parts
+from orchestrator.engine.messages import same_beginning
 from orchestrator.prompt.composing import Composed, part_name
 
 
@@ -104,7 +105,7 @@ def difference_of(before: Sequence[RecordedItem], after: Sequence[RecordedItem])
         if old is not None and new is not None and old.text == new.text:  # the same words from elsewhere
             at += len(old.text)
             continue
-        both = _common(old.text, new.text) if old is not None and new is not None else 0
+        both = same_beginning(old.text, new.text) if old is not None and new is not None else 0
         return PromptDifference(blocks, new if new is not None else old, at + both)
     return PromptDifference(blocks)
 
@@ -126,9 +127,3 @@ def _in_block(kind: BlockKind, before: Sequence[RecordedItem], after: Sequence[R
         tuple(name for name in came if name not in changed),
         tuple(name for name in gone if name not in changed),
     )
-
-
-def _common(one: str, other: str) -> int:
-    """Characters that both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -30,13 +30,13 @@ from orchestrator.codices.freshness import Freshness, WatchStatus
 from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
-from orchestrator.engine.messages import Grant, Matched, Reuse, Tier
+from orchestrator.engine.messages import ID_BYTES, Grant, Matched, Reuse, Tier
 from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
-from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, Floor, TokenCache
+from orchestrator.prompt.composing import Assembler, Composer, Floor, TokenCache
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
 from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.prompt.situation import Levels, ReadableCodex

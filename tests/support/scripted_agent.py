@@ -14,6 +14,7 @@ from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.running import TurnLimits, job_of
 from orchestrator.engine.messages import (
+    ID_BYTES,
     Admitted,
     AnswerDelta,
     Completion,
@@ -22,7 +23,7 @@ from orchestrator.engine.messages import (
     PrefillProgress,
     Reason,
 )
-from orchestrator.prompt.composing import ID_BYTES, Composer, TokenCache
+from orchestrator.prompt.composing import Composer, TokenCache
 from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.service import Text
 

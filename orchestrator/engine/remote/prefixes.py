@@ -5,10 +5,9 @@ A forecast, and nothing is computed by it: what a server really had in its cache
 
 from collections import deque
 
-from orchestrator.engine.messages import Ids
+from orchestrator.engine.messages import ID_BYTES, Ids, same_beginning
 
 KEPT = 64  # prompts a server
-WIDTH = 4  # bytes of an id
 
 
 class SentPrompts:
@@ -28,19 +27,7 @@ class SentPrompts:
 
     def longest(self, prompt: Ids) -> int:
         """Tokens that this prompt begins with as one of them did."""
-        return max((common(prompt, former) for former in self._prompts), default=0)
+        return max((same_beginning(prompt, former, ID_BYTES) for former in self._prompts), default=0)
 
     def forget(self) -> None:
         self._prompts.clear()
-
-
-def common(one: Ids, other: Ids) -> int:
-    """Tokens at the beginning that are the same: by halves, because comparing bytes is quick and looking at ids is not."""
-    low, high = 0, min(len(one), len(other)) // WIDTH
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[: middle * WIDTH] == other[: middle * WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

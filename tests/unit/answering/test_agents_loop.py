@@ -34,10 +34,10 @@ from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_within
 from orchestrator.codices.serving_identities import identity_of
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import Admitted, AnswerDelta, InferenceJob, Sampling, Tier, ids_to_bytes
+from orchestrator.engine.messages import ID_BYTES, Admitted, AnswerDelta, InferenceJob, Sampling, Tier, ids_to_bytes
 from orchestrator.errors import LoreError
 from orchestrator.model.chat_model import EngineEncoder
-from orchestrator.prompt.composing import ID_BYTES, Assembler, Composer, TokenCache
+from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 from orchestrator.service import Ask, Principal, ToolChoice
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.answering.clients import ClientPrompt, departure_of, moved_in, nearest, same_beginning
-from orchestrator.prompt.composing import ID_BYTES
+from orchestrator.answering.clients import ClientPrompt, departure_of, moved_in, nearest
+from orchestrator.engine.messages import ID_BYTES, same_beginning
 
 LONG = "Answer with care and name the file. " * 20
 texts = st.text(alphabet="ab\n", max_size=400)
