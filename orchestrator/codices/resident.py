@@ -42,6 +42,7 @@ from orchestrator.prompt.coverage import (
 )
 
 log = logging.getLogger("lorekeep.codices")
+CONVERSATION = 0.25  # of a window: what the largest floor leaves of it
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,17 @@ class ResidentCodices:
     def _facts_of(self, name: str) -> CodexFacts:
         state = self._states.get(name)
         found = self._due(state) if state is not None else DueFloor()
-        return CodexFacts(found, self._store.used(name) if found else 0.0)
+        if state is None or not found:
+            return CodexFacts(found)
+        return CodexFacts(found, self._store.used(name), self._holds_two(state))
+
+    def _holds_two(self, state: CodexState) -> bool:
+        """Whether memory holds its next floor beside the resident one and a conversation on that, as far as is known."""
+        if self._machine.outlook.budget is None:
+            return False
+        room = self._machine.room(self._identity_size)
+        floor = self._identity_size + state.tokens + state.amended
+        return room.kv_tokens >= 2 * floor + int(room.window * CONVERSATION)
 
     def _due(self, state: CodexState) -> DueFloor:
         """Where a user has stopped the computing of its floor, only what cannot wait."""

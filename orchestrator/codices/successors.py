@@ -24,6 +24,7 @@ from orchestrator.codices.transitions import (
     StepEnded,
     SuccessorPhase,
     TableState,
+    WaitedLong,
     decide,
 )
 from orchestrator.engine.client.supervisor import EngineUnavailable
@@ -33,6 +34,7 @@ log = logging.getLogger("lorekeep.codices")
 
 IDLE_S = 3.0  # nothing asked for this long: whoever reads an answer is likely to ask again
 LOOK_S = 1.0  # between two looks whether an identity has changed, where nobody asks
+LONG_S = 30.0  # that a floor waits for nobody to ask; then it is made beside answers
 AGAIN_S = 1.0  # after an attempt that the engine's end, another load, or memory that cannot be planned has ended
 PATIENCE_S = 60.0  # that a question waits for such a one: the model is loaded again in that time
 PASSING = (EngineUnavailable, EngineFailed, NotReady, LoadInProgress)
@@ -116,16 +118,19 @@ class Successors(Generic[Made]):
         idle_s: float = IDLE_S,
         again_s: float = AGAIN_S,
         patience_s: float = PATIENCE_S,
+        long_s: float = LONG_S,
     ) -> None:
         self._work = work
         self._questions = questions
         self._idle_s = idle_s
         self._again_s = again_s
         self._patience_s = patience_s
+        self._long_s = long_s
         self._state = TableState()
         self._made: dict[str, Made] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._looking: list[asyncio.Task[None]] = []
+        self._waiting: dict[str, asyncio.TimerHandle] = {}  # of each whose next floor is on its way
         self._moved = asyncio.Event()
 
     # -- what happens
@@ -150,8 +155,17 @@ class Successors(Generic[Made]):
                 self._tasks[effect.name] = asyncio.create_task(step, name=f"next floor of {effect.name}")
             elif isinstance(effect, CancelStep) and task is not None:
                 task.cancel()
+        self._time_waits()
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+    def _time_waits(self) -> None:
+        for name in self._waiting.keys() - {one for one in self._state.codices if self.under_way(one)}:
+            self._waiting.pop(name).cancel()
+        for name in self._state.codices:
+            if self.under_way(name) and name not in self._waiting:
+                later = asyncio.get_running_loop().call_later
+                self._waiting[name] = later(self._long_s, self.report, WaitedLong(name))
 
     async def cancelled(self, name: str) -> None:
         """Returns when nothing runs any more of what was cancelled."""
@@ -162,6 +176,8 @@ class Successors(Generic[Made]):
     async def stop(self) -> None:
         tasks = [*self._looking, *self._tasks.values()]
         self._looking, self._tasks = [], {}
+        for timer in self._waiting.values():
+            timer.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

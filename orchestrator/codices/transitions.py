@@ -29,10 +29,15 @@ Rules for one codex; the first match wins and is applied until none matches:
     7  COMPUTING, and it has become urgent                    cancel; WAITING
     8  COMPUTING, and another identity is due than is made    cancel; WAITING
     9  WAITING, and urgent                                    PREPARING: it waits neither for quiet nor its turn
-   10  WAITING, quiet, nothing is at work, and of those that wait it was asked about last      PREPARING
+   10  WAITING, quiet, nothing is at work, and of those that wait it has waited long, or was
+       asked about last                                                                       PREPARING
 
 A floor is urgent when the resident one must go: no conversation fits behind it, or memory is scarce. Of several codices
 that a rule matches, the one that was asked about longest ago comes first: idle ones step down before others.
+
+It is quiet for a codex while nobody asks; and where somebody asks without pause, once it has waited for so long that this
+is not to be expected, and memory holds its next floor beside all that is asked. The engine computes it beside answers then,
+in at most half of their time. While power is saved it is never quiet.
 
     event             reported when                                             news of a failed one
     LoadBegan         a load begins                                             -
@@ -44,6 +49,7 @@ that a rule matches, the one that was asked about longest ago comes first: idle 
     IdentityChanged   identity files were looked at, changed or not             no
     GrantChanged      the memory that may be used is another                    yes
     PowerChanged      power is saved from now on, or no more: it is not quiet   -
+    WaitedLong        its next floor has been on its way for long               -
     CodexForgotten    the codex is gone                                         -
     StepEnded         an effect has ended, well or not                          -
 """
@@ -88,17 +94,19 @@ class DueFloor:
 
 @dataclass(frozen=True)
 class CodexFacts:
-    """What an event reports of a codex. `used`: when it was asked about last, by any clock."""
+    """What an event reports of a codex. `used`: when it was asked about last, by any clock. `roomy`: memory holds its next
+    floor beside the resident one and what is asked on that."""
 
     due: DueFloor = field(default_factory=DueFloor)
     used: float = 0.0
+    roomy: bool = False
 
 
 @dataclass(frozen=True)
 class SuccessorState:
     """A codex in the table. `held`: loads that run. `fault`: why the last step failed, until one ends well; `failed`: what
     was due then. `made`: what the steps were begun for. `attempt` counts the steps begun: the end of an earlier one is
-    ignored."""
+    ignored. `long`: it has waited so long that it no longer waits for a pause, until it rests."""
 
     phase: SuccessorPhase = RESTING
     facts: CodexFacts = field(default_factory=CodexFacts)
@@ -107,6 +115,7 @@ class SuccessorState:
     failed: DueFloor | None = None
     made: DueFloor = field(default_factory=DueFloor)
     attempt: int = 0
+    long: bool = False
     ended: "StepEnded | None" = None  # of the step that the phase names; consumed by rules 2 and 3
 
 
@@ -118,10 +127,9 @@ class TableState:
     idle: bool = False
     saving: bool = False
 
-    @property
-    def quiet(self) -> bool:
-        """Whether what nobody waits for may be done."""
-        return self.idle and not self.saving
+    def quiet(self, codex: SuccessorState) -> bool:
+        """Whether what nobody waits for may be done for this one."""
+        return not self.saving and (self.idle or (codex.long and codex.facts.roomy))
 
     def of(self, name: str) -> SuccessorState:
         return self.codices.get(name) or SuccessorState()
@@ -181,6 +189,11 @@ class PowerChanged:
 
 
 @dataclass(frozen=True)
+class WaitedLong:
+    name: str
+
+
+@dataclass(frozen=True)
 class CodexForgotten:
     name: str
 
@@ -196,7 +209,7 @@ class StepEnded:
     facts: CodexFacts | None = None
 
 
-Event = LoadBegan | FactsReported | QuestionBegan | QuietBegan | PowerChanged | CodexForgotten | StepEnded
+Event = LoadBegan | FactsReported | QuestionBegan | QuietBegan | PowerChanged | WaitedLong | CodexForgotten | StepEnded
 
 
 # -- effects
@@ -258,6 +271,9 @@ def noted(state: TableState, event: Event) -> TableState:
         case LoadBegan(name):
             codex = state.of(name)
             return state.with_codex(name, replace(codex, held=codex.held + 1, fault="", failed=None))
+        case WaitedLong(name):
+            codex = state.of(name)
+            return state if codex.phase is RESTING else state.with_codex(name, replace(codex, long=True))
         case CodexForgotten(name):
             return replace(state, codices={one: codex for one, codex in state.codices.items() if one != name})
         case StepEnded(name, attempt):
@@ -291,7 +307,7 @@ def _after(state: TableState, name: str, codex: SuccessorState) -> SuccessorStat
         return _entered(codex, WAITING, fault="") if due and due != codex.failed else None  # 5
     if not due and phase is not COMMITTING:
         return _entered(codex, RESTING)  # 4
-    if phase is COMPUTING and (not state.quiet or due.urgent or due.identity != codex.made.identity):
+    if phase is COMPUTING and (not state.quiet(codex) or due.urgent or due.identity != codex.made.identity):
         return _entered(codex, WAITING)  # 6, 7, 8
     if phase is WAITING and (due.urgent or _is_next(state, name)):
         return _entered(codex, PREPARING, made=due)  # 9, 10
@@ -310,20 +326,21 @@ def _after_step(state: TableState, codex: SuccessorState, ended: StepEnded) -> S
         return _entered(codex, RESTING, fault="")  # 2e
     if phase is COMPUTING or due.urgent:
         return _entered(codex, COMMITTING)  # 2a, 2d
-    return _entered(codex, COMPUTING if state.quiet else WAITING)  # 2b, 2c
+    return _entered(codex, COMPUTING if state.quiet(codex) else WAITING)  # 2b, 2c
 
 
 def _entered(codex: SuccessorState, phase: SuccessorPhase, **changes: Any) -> SuccessorState:
     attempt = codex.attempt + 1 if phase in RUNNING else codex.attempt
-    return replace(codex, phase=phase, ended=None, attempt=attempt, **changes)
+    long = codex.long and phase is not RESTING
+    return replace(codex, phase=phase, ended=None, attempt=attempt, long=long, **changes)
 
 
 def _is_next(state: TableState, name: str) -> bool:
-    """Whether it is quiet, nothing is at work, and no other that waits was asked about later."""
-    if not state.quiet or any(one.phase in AT_WORK for one in state.codices.values()):
+    """Whether it is quiet for it, nothing is at work, and no other for which it is quiet comes before it."""
+    if not state.quiet(state.of(name)) or any(one.phase in AT_WORK for one in state.codices.values()):
         return False
-    waiting = [one for one, codex in state.codices.items() if _waits(codex)]
-    return name == max(waiting, key=lambda one: (state.of(one).facts.used, one))
+    waiting = [one for one, codex in state.codices.items() if _waits(codex) and state.quiet(codex)]
+    return name == max(waiting, key=lambda one: (state.of(one).long, state.of(one).facts.used, one))
 
 
 def _waits(codex: SuccessorState) -> bool:

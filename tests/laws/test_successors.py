@@ -28,6 +28,7 @@ from orchestrator.codices.transitions import (
     StepEnded,
     SuccessorPhase,
     TableState,
+    WaitedLong,
     decide,
 )
 
@@ -49,19 +50,27 @@ class House:
     orders: list = field(default_factory=list)
     asking: bool = False
     saving: bool = False
+    cramped: set = field(default_factory=set)  # memory holds one floor of it and not two
+    long: set = field(default_factory=set)  # have waited long since they rested
 
     def facts(self, name):
         files, identity = (new != old for new, old in zip(self.wanted[name], self.resident[name], strict=True))
         urgent = files and name in self.scarce
         version = f"it is version {self.wanted[name][1]}" if identity and not files else ""
         due = DueFloor("the log is long" if files else "", version, urgent=urgent)
-        return CodexFacts(due, self.used[name])
+        return CodexFacts(due, self.used[name], name not in self.cramped)
 
     def report(self, event):
         before = self.state
         self.state, effects = decide(before, event)
         for effect in effects:
             self.order(effect, event)
+        self.long -= {one for one in NAMES if self.state.of(one).phase is SuccessorPhase.RESTING}
+
+    def may_be_made(self, name):
+        """Where nobody waits for it."""
+        beside = name in self.long and name not in self.cramped
+        return not self.saving and (not self.asking or beside)
 
     def order(self, effect, event):
         self.orders.append(effect)
@@ -75,9 +84,9 @@ class House:
         urgent = self.state.of(name).facts.due.urgent
         if effect.phase is SuccessorPhase.PREPARING:
             assert effect.due, "nothing is made that is not due"
-            assert urgent or not (self.asking or self.saving), "only an urgent one begins while it is not quiet"
+            assert urgent or self.may_be_made(name), "only an urgent one begins while it is not quiet"
         if effect.phase is SuccessorPhase.COMPUTING:
-            assert not (self.asking or self.saving), "nothing is computed beside a question, or while power is saved"
+            assert self.may_be_made(name), "nothing is computed beside a question too soon, or while power is saved"
         if effect.phase is SuccessorPhase.COMMITTING:
             computed = self.made[name][1]
             assert computed or urgent, "the resident floor serves until the next one is computed"
@@ -122,6 +131,12 @@ class House:
         elif event == "power":
             self.saving = not self.saving
             self.report(PowerChanged(self.saving))
+        elif event == "long":
+            self.long |= {name} - {one for one in NAMES if self.state.of(one).phase is SuccessorPhase.RESTING}
+            self.report(WaitedLong(name))
+        elif event == "cramped":
+            self.cramped ^= {name}
+            self.report(GrantChanged({name: self.facts(name)}))
         elif event == "load":
             self.loads[name] += 1
             self.report(LoadBegan(name))
@@ -139,17 +154,23 @@ class House:
         elif event == "engine ends":
             self.end(name, "the engine ended", passing=True)
 
-    def settle(self):
-        """Loads end, nobody asks any more, every effect ends well; and each codex is heard of once more."""
+    def settle(self, event="quiet"):
+        """Loads end, nobody asks any more, every effect ends well; and each codex is heard of once more. Or, with "ask" and
+        room for two floors, all ask without pause, and time passes."""
         for name in NAMES:
             while self.loads[name]:
                 self.now("loaded", name)
+        self.cramped = self.cramped if event == "quiet" else set()
         for name in NAMES:
             self.report(QuestionEnded({name: self.facts(name)}))
-        self.now("quiet", NAMES[0])
+        self.now(event, NAMES[0])
         if self.saving:
             self.now("power", NAMES[0])
         for _ in range(100):
+            if event == "ask":
+                for name in NAMES:
+                    self.now("long", name)
+                    self.now("answered", name)
             if not self.running:
                 return
             self.end(next(iter(self.running)))
@@ -158,6 +179,7 @@ class House:
 
 EVENTS = (
     *("edit", "identity", "taken back", "scarce", "ask", "answered", "quiet", "power", "load", "loaded", "drop"),
+    *("long", "long", "cramped"),
     *("ends", "ends", "ends", "breaks", "engine ends"),
 )
 SEQUENCES = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from(NAMES)), max_size=60)
@@ -182,6 +204,15 @@ def test_every_sequence_that_ends_quiet_ends_with_the_newest_resident(sequence):
     house.settle()
     assert house.resident == house.wanted
     assert {codex.phase for codex in house.state.codices.values()} <= {SuccessorPhase.RESTING}
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEQUENCES)
+def test_where_memory_holds_two_floors_the_newest_becomes_resident_also_while_somebody_asks_without_pause(sequence):
+    house = lived(sequence)
+    house.settle("ask")
+    assert house.asking
+    assert house.resident == house.wanted
 
 
 @settings(max_examples=400, deadline=None)

@@ -23,6 +23,7 @@ class Work:
     hold: bool = False
     fails: bool = False
     urgent: bool = False
+    roomy: bool = False  # memory holds two floors
     ends: int = 0  # so often the engine ends under an attempt
     hindrance: Exception = field(default_factory=lambda: EngineUnavailable("the engine ended (signal 9)"))
     broken: bool = False
@@ -32,7 +33,7 @@ class Work:
     committed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def facts(self):
-        return {"a": CodexFacts(DueFloor(files=self.due, urgent=self.urgent))}
+        return {"a": CodexFacts(DueFloor(files=self.due, urgent=self.urgent), roomy=self.roomy)}
 
     async def prepare(self, name, due):
         assert due.reason == self.due
@@ -68,10 +69,10 @@ class Work:
 class House:
     """Successors of the codex `a`, and questions that may run."""
 
-    def __init__(self, work, idle_s=0.0, again_s=0.0, patience_s=60.0):
+    def __init__(self, work, idle_s=0.0, again_s=0.0, patience_s=60.0, long_s=3600.0):
         self.work = work
         self.questions = Questions(time.monotonic)
-        self.successors = Successors(work, self.questions, idle_s, again_s, patience_s)
+        self.successors = Successors(work, self.questions, idle_s, again_s, patience_s, long_s)
         self.successors.start()
 
     def news(self):
@@ -90,7 +91,7 @@ async def house():
     made = []
 
     def build(**fields):
-        limits = {key: fields.pop(key) for key in ("idle_s", "again_s", "patience_s") if key in fields}
+        limits = {key: fields.pop(key) for key in ("idle_s", "again_s", "patience_s", "long_s") if key in fields}
         made.append(House(Work(**fields), **limits))
         return made[-1]
 
@@ -136,6 +137,29 @@ async def test_one_that_nobody_can_ask_about_waits_for_no_idle_moment(house):
         one.news()
         await one.work.committed.wait()
     assert one.work.done == ["prepare", "commit"]
+
+
+async def test_one_that_has_waited_long_is_made_beside_the_questions_that_never_end(house):
+    one = house(roomy=True, idle_s=3600, long_s=0.01)
+    with one.question():
+        one.news()
+        assert one.work.done == []
+        await one.work.committed.wait()
+        await one.successors.ended("a")
+    assert one.work.done == ["prepare", "compute", "commit"]
+
+
+async def test_the_wait_of_one_ends_with_its_floor_and_the_next_one_waits_anew(house):
+    one = house(roomy=True, idle_s=3600, long_s=0.01)
+    with one.question():
+        one.news()
+        await one.work.committed.wait()
+        await one.successors.ended("a")
+        one.work.due, one.successors._long_s = "60 amended tokens", 3600.0
+        one.news()
+        await steps()
+        assert one.work.done == ["prepare", "compute", "commit"]
+        assert one.successors.under_way("a")
 
 
 async def test_one_that_becomes_urgent_while_it_waits_begins(house):
