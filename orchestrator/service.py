@@ -5,7 +5,7 @@ HTTP, sockets or JSON.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Protocol
 
@@ -118,6 +118,23 @@ class ToolChoice:
 
 
 @dataclass(frozen=True)
+class SamplingOptions:
+    """How tokens are drawn, as far as the client says; None: as usual."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repeat_penalty: float | None = None
+    seed: int | None = None
+
+    @staticmethod
+    def of(body: Any) -> "SamplingOptions":
+        """Of a request, which has them by the same names."""
+        return SamplingOptions(**{one.name: getattr(body, one.name) for one in fields(SamplingOptions)})
+
+
+@dataclass(frozen=True)
 class Ask:
     """One question with its options. `messages` is the whole conversation, or with a session only what is new."""
 
@@ -129,12 +146,7 @@ class Ask:
     identity: str | None = None
     strategy: str | None = None
     max_tokens: int = 2048
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repeat_penalty: float | None = None
-    seed: int | None = None
+    sampling: SamplingOptions = SamplingOptions()
     logprobs: int | None = None  # log-probabilities of the answer's tokens, and of so many likeliest in each place
     stop: tuple[str, ...] = ()
     schema: Mapping[str, Any] | None = None
@@ -165,12 +177,7 @@ class TextAsk:
     prompt: str
     suffix: str | None = None
     max_tokens: int = 16
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repeat_penalty: float | None = None
-    seed: int | None = None
+    sampling: SamplingOptions = SamplingOptions()
     stop: tuple[str, ...] = ()
     wait: bool = True
     timeout_s: float | None = None

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from orchestrator.errors import LoreError
 from orchestrator.prompt.gist import READ_CHARS
 from orchestrator.prompt.instructions import CONDENSE, extract, lacking, rules
-from orchestrator.service import Ask, AskEvent, Message, Principal, Text
+from orchestrator.service import Ask, AskEvent, Message, Principal, SamplingOptions, Text
 from orchestrator.wire.answers import BARE
 
 MOST_SECONDS = 120.0
@@ -64,7 +64,7 @@ async def _written(ask: Callable[[Ask], AsyncIterator[AskEvent]], principal: Pri
         (Message("user", asked),),
         codex=BARE,
         max_tokens=tokens + 16,
-        temperature=0.0,
+        sampling=SamplingOptions(temperature=0.0),
         timeout_s=MOST_SECONDS,
         think=False,
         private=True,

@@ -208,7 +208,8 @@ def promised(ask: Ask, window: int) -> int:
 def sampling_of(ask: Ask | TextAsk, greedy: bool) -> Sampling:
     """As the client wants it; `greedy`: what it leaves open is not drawn by chance."""
     usual = Sampling(temperature=0.0 if greedy else TEMPERATURE)
-    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "logprobs")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(ask, name, None)) is not None}
-    schema = ask.schema if isinstance(ask, Ask) else None
-    return replace(usual, schema=usual.schema if schema is None else json.dumps(schema), **given)
+    given: dict[str, Any] = {name: value for name, value in vars(ask.sampling).items() if value is not None}
+    if isinstance(ask, Ask):
+        given["logprobs"] = ask.logprobs
+        given["schema"] = usual.schema if ask.schema is None else json.dumps(ask.schema)
+    return replace(usual, **given)

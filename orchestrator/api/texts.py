@@ -10,7 +10,7 @@ from orchestrator.api.chat import ASKING, ignored, stops_of, usage_of
 from orchestrator.api.http import ApiCall, EventStream, closing, comment, data, route, started, written
 from orchestrator.api.names import NamedModel, named_model, refuse_missing
 from orchestrator.errors import InvalidRequest
-from orchestrator.service import Continued, Principal, Text, TextAsk, TextEvent
+from orchestrator.service import Continued, Principal, SamplingOptions, Text, TextAsk, TextEvent
 from orchestrator.wire.answers import BARE, Waiting, WaitingComment
 from orchestrator.wire.names import ANY_CODEX
 from orchestrator.wire.requests import CompletionBody
@@ -80,12 +80,7 @@ def text_ask_of(body: CompletionBody, principal: Principal, named: NamedModel) -
         prompt=body.prompt if isinstance(body.prompt, str) else body.prompt[0],
         suffix=body.suffix,
         max_tokens=body.max_tokens or DEFAULT_MAX_TOKENS,
-        temperature=body.temperature,
-        top_k=body.top_k,
-        top_p=body.top_p,
-        min_p=body.min_p,
-        repeat_penalty=body.repeat_penalty,
-        seed=body.seed,
+        sampling=SamplingOptions.of(body),
         stop=stops_of(body.stop),
         wait=body.lore.wait,
         timeout_s=body.lore.timeout_s,

@@ -33,8 +33,8 @@ def test_a_stream_has_the_same_words_and_the_usage_in_its_last_event(client):
 def test_what_a_client_asks_for_reaches_the_ask(client, lorekeep):
     create(client, suffix="end", max_tokens=7, temperature=0.3, stop=["x"], seed=3, extra_body={"top_k": 5})
     (ask,) = lorekeep.service.texts_asked
-    assert (ask.prompt, ask.suffix, ask.max_tokens, ask.temperature) == ("one two", "end", 7, 0.3)
-    assert (ask.stop, ask.seed, ask.top_k) == (("x",), 3, 5)
+    assert (ask.prompt, ask.suffix, ask.max_tokens, ask.sampling.temperature) == ("one two", "end", 7, 0.3)
+    assert (ask.stop, ask.sampling.seed, ask.sampling.top_k) == (("x",), 3, 5)
 
 
 def test_one_prompt_in_a_list_is_one_prompt(client):

@@ -43,7 +43,7 @@ def test_the_client_s_extra_body_reaches_the_ask(client, lorekeep):
     client.chat.completions.create(model="lore", messages=question("a"), extra_body=extra, seed=7, stop=["x"])
     (ask,) = lorekeep.service.asked
     assert (ask.session, ask.codex, ask.client, ask.private, ask.wait) == ("s1", "demo", {"cwd": "/src"}, True, False)
-    assert (ask.seed, ask.stop) == (7, ("x",))
+    assert (ask.sampling.seed, ask.stop) == (7, ("x",))
 
 
 def test_a_conversation_with_tools_and_parts_is_taken_over(client, lorekeep):

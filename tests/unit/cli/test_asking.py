@@ -37,7 +37,7 @@ def test_ask_sends_what_was_typed(lore, lorekeep, tmp_path):
     assert f"with {file}: 10 characters" in done.stderr
     (ask,) = lorekeep.service.asked
     assert (ask.codex, ask.session, ask.identity, ask.strategy) == ("demo", "s1", "i", "rag")
-    assert (ask.max_tokens, ask.stop, ask.temperature, ask.timeout_s) == (7, ("x",), 0.5, 3.0)
+    assert (ask.max_tokens, ask.stop, ask.sampling.temperature, ask.timeout_s) == (7, ("x",), 0.5, 3.0)
     assert (ask.think, ask.wait, ask.private) == (False, False, False)
     assert [(given.name, given.text) for given in ask.attachments] == [(str(file), "some notes")]
     assert ask.client["cwd"] == str(Path.cwd())
