@@ -8,6 +8,7 @@ Follows `load_hparams` and the KV caches' constructors of llama.cpp 0c1e5709. Kn
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from governor.architectures import (
     HYBRID_ALL,
@@ -73,7 +74,7 @@ class ModelShape:
     by_type: Mapping[str, int]
     unpredictable: str | None
 
-    @property
+    @cached_property
     def weights(self) -> int:
         return self.input + self.output + sum(layer.weights for layer in self.layers)
 

@@ -375,11 +375,13 @@ class Preparer:
         unseen = not_seen(behind, found.gathered)
         if self.gate_rules is not None and (many := crowd(found.relevance, within.composed, self.gate_rules.most)):
             log.warning("a prompt has %d parts, more than most_nodes allows: %s", len(many), ", ".join(many))
-        held = replace(found.recalled, karma=found.recalled.karma.held(within.turn.karma))
+        karma = found.recalled.karma.held(within.turn.karma)
+        if karma is not found.recalled.karma:
+            found = replace(found, recalled=replace(found.recalled, karma=karma))
         return PreparedQuestion(
             **vars(asked),
             within=within,
-            found=replace(found, recalled=held),
+            found=found,
             job=self._job(asked, within.composed),
             unseen=unseen,
             behind=behind,

@@ -148,7 +148,7 @@ async def asked(call: ApiCall, body: ChatRequest) -> Ask:
     if not body.lore.cache:
         permitted(call.request, ("admin",))  # a context of one's own is memory that others' floors may have to leave
     named = await named_model(call, body.model)
-    ask = replace(ask_of(body, call.principal, named), agent=client_name(call.request.headers.get("user-agent", "")))
+    ask = ask_of(body, call.principal, named, client_name(call.request.headers.get("user-agent", "")))
     return without_volatile(ask) if call.request.app.state.move_volatile else ask
 
 
@@ -171,8 +171,8 @@ def without_volatile(ask: Ask) -> Ask:
     return replace(ask, messages=messages, attachments=(*ask.attachments, attached), notices=(*ask.notices, notice))
 
 
-def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:
-    """`named` is what the model id means. Raises InvalidRequest."""
+def ask_of(body: ChatRequest, principal: Principal, named: NamedModel, agent: str = "") -> Ask:
+    """`named` is what the model id means, `agent` the client's name. Raises InvalidRequest."""
     refuse_unsupported(body)
     lore = body.lore
     return Ask(
@@ -193,6 +193,7 @@ def ask_of(body: ChatRequest, principal: Principal, named: NamedModel) -> Ask:
         parallel_calls=body.parallel_tool_calls is not False,
         attachments=lore.attachments,
         client=client_of(lore),
+        agent=agent,
         wait=lore.wait,
         timeout_s=lore.timeout_s,
         think=lore.think,

@@ -184,7 +184,7 @@ class FreshnessGauge:
         """What of these files, which are shown, is otherwise on disk, or that the revision that was loaded means another
         commit by now; '' where it is the same, and of a codex that is followed. Has the other files compared, for whoever
         asks next. For a worker thread."""
-        if self._watching.status(name).watched:
+        if self._watching.follows(name):
             return ""
         try:
             if comparing.is_folders(self._library, name):
@@ -247,6 +247,11 @@ class CodexWatchers:
             if state.again is not None:
                 state.again.cancel()
             _unwatch(state)
+
+    def follows(self, name: str) -> bool:
+        """Whether its files are followed, or are about to be. Asks nothing of the disk."""
+        state = self._states.get(name)
+        return state is not None and not state.still
 
     def status(self, name: str) -> WatchStatus:
         state = self._states.get(name)

@@ -175,6 +175,8 @@ def decide(state: YieldState, event: YieldEvent, settings: YieldSettings) -> Yie
 
 def _with_pauses(state: YieldState, now: float, pauses: tuple[Pause, ...]) -> YieldState:
     """The end of the last one is a wish to have the engine back."""
+    if pauses == state.pauses:
+        return state
     ended = bool(state.pauses) and not pauses
     return replace(_wanted(state, now) if ended else state, pauses=pauses)
 

@@ -185,7 +185,7 @@ def relevance(
         return everything(mode, nodes, "disabled" if rules else "no configuration", rules)
     if mode not in rules.masks:
         return everything(mode, nodes, "unknown mode", rules)
-    chosen = _Selection(nodes, {name: Decided("default") for name in nodes})
+    chosen = _Selection(nodes, dict.fromkeys(nodes, Decided("default")))
     _mask(chosen, mode, rules)
     _apply_rules(chosen, signals, rules)
     hard, soft, held = tuple(chosen.hard), tuple(chosen.soft), {**chosen.soft, **chosen.hard}
@@ -214,7 +214,7 @@ def relevance(
 
 def everything(mode: str, nodes: Mapping[str, ContextNode], why: str, rules: GateRules | None = None) -> Relevance:
     """Every node; `why` stands in the place of the layer."""
-    included = {name: Decided(why) for name in nodes}
+    included = dict.fromkeys(nodes, Decided(why))
     crowded = _crowded(included, nodes, rules.most) if rules and rules.enabled else ()
     return Relevance(mode, included, {}, tokens=sum(node.cost for node in nodes.values()), crowded=crowded)
 
