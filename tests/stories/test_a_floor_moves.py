@@ -74,7 +74,7 @@ def test_a_codex_that_has_changed_is_exported_once_it_is_laid_out_anew(moved):
 def with_long_bodies(folder):
     """Signatures of all fit in a small window, and some of the bodies."""
     body = "".join(f"    value = value * {line} + other\n" for line in range(18))
-    for number in range(40):
+    for number in range(24):
         (folder / f"part{number}.py").write_text(
             f"def part_{number}(value: int, other: int):\n{body}    return value\n"
         )
@@ -82,7 +82,7 @@ def with_long_bodies(folder):
 
 def with_many_signatures(folder):
     """Not even the signatures of all fit there."""
-    for number in range(60):
+    for number in range(36):
         names = [f"part_{number}_{at}" for at in range(1 + number % 7 * 6)]
         text = "\n\n".join(f"def {name}(value: int, other: str):\n    return value, other" for name in names)
         (folder / f"part{number}.py").write_text(text)
@@ -113,7 +113,7 @@ def moved_between(there, here, tier, *options):
 @pytest.mark.parametrize("tier", TIERS)
 def test_what_a_coverage_shows_of_each_file_moves_with_it_to_where_another_load_would_show_more(models, tier):
     options = ("--tier", "none") if tier == "none" else ()
-    with of_window(models, 8_192) as there, of_window(models, 9_216) as here:
+    with of_window(models, 4_096) as there, of_window(models, 4_608) as here:
         codex, computed = moved_between(there, here, tier, *options)
         assert (codex["tier"], codex["notices"], computed) == (tier, [], 0)
         assert codex["tier_tokens"] == shown(there, "large")["tier_tokens"]
@@ -122,7 +122,7 @@ def test_what_a_coverage_shows_of_each_file_moves_with_it_to_where_another_load_
 
 def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_computed(models):
     whole = int(WHOLE_WINDOW["LORE_MODEL__CONTEXT"])
-    with of_window(models, 8_192) as there, of_window(models, whole) as here:
+    with of_window(models, 4_096) as there, of_window(models, whole) as here:
         codex, computed = moved_between(there, here, "skeleton+hot")
         assert codex["tier"] == "full"
         (notice,) = codex["notices"]
@@ -132,7 +132,7 @@ def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_comput
 
 
 def test_where_files_are_others_the_load_says_that_a_part_is_computed(models):
-    with of_window(models, 8_192) as there, of_window(models, 8_192) as here:
+    with of_window(models, 4_096) as there, of_window(models, 4_096) as here:
         code, file = codebase(there.folder / "large"), there.folder / "large.floor"
         with_long_bodies(code)
         assert there.lore("load", code, "--wait").returncode == 0

@@ -118,11 +118,12 @@ def test_a_question_that_comes_with_the_end_of_idle_time_is_answered_by_that_dae
         first.send_signal(signal.SIGSTOP)
         with asked(daemon, "zebra") as sent:
             with suppress(subprocess.TimeoutExpired):  # or it had decided to leave before it was stopped
-                first.wait(2 * IDLE_S)  # both are there when it goes on: the question, and the end of its time
+                first.wait(1.2 * IDLE_S)  # both are there when it goes on: the question, and the end of its time
             first.send_signal(signal.SIGCONT)
             until(lambda: readable(sent.sock) or first.poll() is not None)
             last = first if readable(sent.sock) else in_front(daemon, held)
             assert answered(sent).startswith(CODES["zebra"])
+        last.terminate()
         assert last.wait(SOON) == 0, daemon.log_end()
 
 
@@ -140,11 +141,12 @@ def test_a_question_that_comes_after_the_end_of_idle_time_is_answered_by_the_nex
 
 
 def test_a_daemon_with_a_socket_of_its_own_never_ends_by_itself(daemon):
+    daemon.environment["LORE_SERVE__IDLE_EXIT"] = "0.3"
     daemon.start()
     try:
         assert daemon.process is not None
         with pytest.raises(subprocess.TimeoutExpired):
-            daemon.process.wait(2 * IDLE_S)
+            daemon.process.wait(1)
         assert daemon.lore("status").returncode == 0
     finally:
         daemon.stop()
