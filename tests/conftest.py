@@ -102,6 +102,16 @@ def gemma_model(models: Path) -> Path:
     return shaped(replace(GEMMA, width=64), models)
 
 
+@pytest.fixture(scope="module")
+def forked_engines() -> Iterator[None]:
+    """An engine that a test starts without a daemon is a fork of a process that has imported what that needs."""
+    from support.forks import ChildProcess, start_engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChildProcess, "start", classmethod(start_engine))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_daemon(models: Path) -> Iterator[private.PrivateDaemon]:
     """One of all the files that need no daemon of their own, through `lent`: a start and the first load's imports take

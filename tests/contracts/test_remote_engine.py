@@ -27,7 +27,7 @@ from orchestrator.engine.messages import (
 from orchestrator.engine.model import EngineSpec, RemoteSpec
 from orchestrator.engine.remote.tokens import VocabularyTokens
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 
 FLOOR = "def settings():\n    return read('settings.toml')\n" * 8
 QUESTION = "\nWhere are the settings read?"

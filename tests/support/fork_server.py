@@ -1,7 +1,7 @@
 """Imports once what `lore` imports, and forks for each order. See forks.py.
 
-    order       its length; (arguments, environment, folder, whether in a session of its own); and four files: standard
-                input, output and error, and the socket for its reports
+    order       its length; (arguments, environment, folder, whether in a session of its own); and its files: standard
+                input, output and error, the socket for its reports, and an engine's to its daemon
     reports     the new process's number; at its end, its status as `waitpid` has it
 
 It has one thread, so that a fork lacks none: libraries that start one when they are imported start it later, or none. So
@@ -28,12 +28,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from codex.archive import lance
-from codex.trees import secrets
 from orchestrator.engine.client.supervisor import ChildProcess, environment_of
 from orchestrator.engine.model import EngineSpec
 
-IMPORTED = (
+ENGINE = "orchestrator.engine.child.worker"
+ENGINES = (ENGINE, "orchestrator.engine.llama.backend", "orchestrator.engine.remote.worker")
+ALL = (
+    *ENGINES,
     "orchestrator.cli.commands",
     "orchestrator.daemon",
     "orchestrator.bootstrap",
@@ -43,8 +44,6 @@ IMPORTED = (
     "orchestrator.api.sigils",
     "orchestrator.model_switch",
     "http.client",
-    "orchestrator.engine.child.worker",
-    "orchestrator.engine.llama.backend",
     "pyarrow.compute",
     "lancedb.index",
     "tomlkit",
@@ -53,30 +52,42 @@ IMPORTED = (
 THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 INT = struct.Struct("i")
 SET_PARENT_DEATH_SIGNAL = 1
-ENGINE = "orchestrator.engine.child.worker"
 START_PROCESS = ChildProcess.start
 
 
 def main() -> None:
     orders = socket.socket(fileno=int(sys.argv[1]))
     os.environ.update(THREADLESS)
-    lance.lancedb()
-    for name in IMPORTED:
-        importlib.import_module(name)
-    secrets.compile_rules()  # as each daemon does that loads: 0.4 s
-    start_lances_loop_late()
+    prepare_engines() if sys.argv[2] == "engines" else prepare_all()
     assert threads() == 1, "forks would lack the other threads"
-    ChildProcess.start = classmethod(start_engine)  # type: ignore[assignment, method-assign]
     gc.collect()
     gc.freeze()  # collecting in a fork then copies nothing that all share
-    serve(orders)
+    if (wire := serve(orders)) is not None:
+        be_engine(wire, dict(os.environ))
     from orchestrator.cli import main as lore
 
     end_with(status_of(lore))
 
 
-def serve(orders: socket.socket) -> None:
-    """Returns in each fork; ends with the process that orders."""
+def prepare_engines() -> None:
+    for name in ENGINES:
+        importlib.import_module(name)
+
+
+def prepare_all() -> None:
+    from codex.archive.lance import lancedb
+    from codex.trees import secrets
+
+    lancedb()
+    for name in ALL:
+        importlib.import_module(name)
+    secrets.compile_rules()  # as each daemon does that loads: 0.4 s
+    start_lances_loop_late()
+    ChildProcess.start = classmethod(start_engine)  # type: ignore[assignment, method-assign]
+
+
+def serve(orders: socket.socket) -> socket.socket | None:
+    """Returns in each fork, an engine's socket in that; ends with the process that orders."""
     running: dict[int, tuple[int, socket.socket]] = {}  # by its pidfd: a fork's number, and where to report
     while True:
         awake, _, _ = select.select([orders, *running], [], [])
@@ -87,13 +98,13 @@ def serve(orders: socket.socket) -> None:
         order, files = received(orders)
         pid = os.fork()
         if pid == 0:
-            become(order, files)
+            wire = become(order, files)
             for ours in (orders, *(reports for _, reports in running.values())):
                 ours.close()
             for pidfd in running:
                 os.close(pidfd)
-            return
-        for file in files[:3]:
+            return wire
+        for file in (*files[:3], *files[4:]):
             os.close(file)
         reports = socket.socket(fileno=files[3])
         reports.sendall(INT.pack(pid))
@@ -107,8 +118,8 @@ def report_end(pidfd: int, pid: int, reports: socket.socket) -> None:
 
 
 def received(orders: socket.socket) -> tuple[bytes, list[int]]:
-    """The next order and its four files."""
-    head, files, _, _ = socket.recv_fds(orders, INT.size, 4)
+    """The next order and its files."""
+    head, files, _, _ = socket.recv_fds(orders, INT.size, 5)
     if not head:
         os._exit(0)
     (length,), order = INT.unpack(head), b""
@@ -117,21 +128,22 @@ def received(orders: socket.socket) -> tuple[bytes, list[int]]:
     return order, files
 
 
-def become(order: bytes, files: list[int]) -> None:
-    """The process that was ordered, with what an exec would have left it."""
+def become(order: bytes, files: list[int]) -> socket.socket | None:
+    """The process that was ordered, with what an exec would have left it; an engine's socket."""
     arguments, environment, cwd, session = literal_eval(order.decode())
     if session:
         os.setsid()
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
     for standard, file in enumerate(files[:3]):
         os.dup2(file, standard)
-    for file in files:
+    for file in files[:4]:
         os.close(file)
     os.chdir(cwd)
     live_in(environment)
     sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     time.tzset()
     sys.argv[:] = arguments
+    return socket.socket(fileno=files[4]) if files[4:] else None
 
 
 def live_in(environment: Mapping[str, str]) -> None:
@@ -203,7 +215,8 @@ async def start_engine(
         pid = os.fork()
         if pid == 0:
             be_engine(theirs, environment_of(spec))
-    child = kind(EngineFork(pid), *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
+    ended = EngineFork(pid, os.pidfd_open(pid), lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    child = kind(ended, *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
     child.send([spec])
     return child
 
@@ -232,13 +245,13 @@ def be_engine(wire: socket.socket, environment: Mapping[str, str]) -> NoReturn:
 
 
 class EngineFork:
-    """What `ChildProcess` uses of asyncio's processes."""
+    """What `ChildProcess` uses of asyncio's processes. `end` can be read once it has ended, and then `status` tells how."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, end: int, status: Callable[[], int]) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._end, self._ended = os.pidfd_open(pid), asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._end, self._reap)
+        self._end, self._status, self._ended = end, status, asyncio.Event()
+        asyncio.get_running_loop().add_reader(end, self._reap)
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
@@ -249,8 +262,8 @@ class EngineFork:
 
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._end)
+        self.returncode = self._status()
         os.close(self._end)
-        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._ended.set()
 
 

@@ -9,6 +9,7 @@ something that an import or the system's loader reads: LD_PRELOAD and its like, 
 something. With REAL_PROCESSES=1 all are.
 """
 
+import asyncio
 import os
 import pkgutil
 import select
@@ -26,11 +27,17 @@ from pathlib import Path
 from typing import IO
 
 from private_daemon import PrivateDaemon
+from support.fork_server import ENGINE, START_PROCESS, EngineFork
+
+from orchestrator.engine.client.supervisor import ChildProcess, environment_of
+from orchestrator.engine.model import EngineSpec
 
 SERVER = Path(__file__).with_name("fork_server.py")
-# Environment variables that are read when they are needed, and by no import.
+# Environment variables that are read when they are needed, and by no import. Some of libraries are set when they are used.
 READ_LATE = (
     "LORE_",
+    "LANCE",
+    "GGML_",
     "XDG_",
     "HOME",
     "NOTIFY_SOCKET",
@@ -45,6 +52,7 @@ READ_LATE = (
     "VISUAL",
 )
 
+IMPORTED_IN = dict(os.environ)  # what was set later no fork server's imports have read
 RUN_AT_START = {"sitecustomize", "usercustomize"}
 ROOM = " " * 200  # in the server's arguments, for those that `ps` shows of a fork
 ONE_ORDER = threading.Lock()  # at a time: some tests ask from several threads
@@ -56,7 +64,7 @@ class Fork:
     def __init__(self, args: Sequence[str], reports: socket.socket) -> None:
         self.args = list(args)
         self.returncode: int | None = None
-        self._reports = reports
+        self.reports = reports
         self.pid = self._reported()
 
     def poll(self) -> int | None:
@@ -76,13 +84,13 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._reports], [], [], timeout)[0]:
+        if self.returncode is None and select.select([self.reports], [], [], timeout)[0]:
             self.returncode = os.waitstatus_to_exitcode(self._reported())
-            self._reports.close()
+            self.reports.close()
         return self.returncode
 
     def _reported(self) -> int:
-        report = self._reports.recv(4)
+        report = self.reports.recv(4)
         assert report, "the fork server has ended"
         return int.from_bytes(report, sys.byteorder)
 
@@ -117,15 +125,16 @@ class ForkedDaemon(PrivateDaemon):
             return subprocess.CompletedProcess(list(command), code, out.read(), err.read())
 
 
-def forkable(environment: Mapping[str, str]) -> bool:
+def forkable(environment: Mapping[str, str], imported_in: Mapping[str, str] = os.environ) -> bool:
     """Whether every import would find what the fork server's imports found."""
 
     def read_early(all_of: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in all_of.items() if not name.startswith(READ_LATE)}
 
-    if "REAL_PROCESSES" in os.environ or read_early(environment) != read_early(os.environ):
+    if "REAL_PROCESSES" in os.environ or read_early(environment) != read_early(imported_in):
         return False
-    return environment.get("PYTHONPATH") == os.environ.get("PYTHONPATH") or only_adds(environment.get("PYTHONPATH", ""))
+    more = environment.get("PYTHONPATH", "")
+    return more == imported_in.get("PYTHONPATH", "") or only_adds(more)
 
 
 def only_adds(folders: str) -> bool:
@@ -134,24 +143,57 @@ def only_adds(folders: str) -> bool:
     return not names & RUN_AT_START and not any(map(find_spec, names))
 
 
+async def start_engine(
+    kind: type[ChildProcess], spec: EngineSpec, environment: Mapping[str, str] | None = None
+) -> ChildProcess:
+    """As `ChildProcess.start`, for tests that talk to an engine without a daemon."""
+    if not forkable({**os.environ, **(environment or {})}, IMPORTED_IN):
+        return await START_PROCESS(spec, environment)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = engine_fork({**environment_of(spec), **(environment or {})}, theirs)
+    ended = EngineFork(process.pid, os.dup(process.reports.fileno()), process.wait)
+    child = kind(ended, *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
+    child.send([spec])
+    return child
+
+
+def engine_fork(environment: Mapping[str, str], wire: socket.socket) -> Fork:
+    with (
+        Path(os.devnull).open("rb") as nothing,
+        open(1, "wb", closefd=False) as out,
+        open(2, "wb", closefd=False) as err,
+    ):
+        return fork([ENGINE], environment, Path.cwd(), (nothing, out, err), wire=wire)
+
+
 def fork(
-    command: Sequence[str], environment: Mapping[str, str], cwd: Path, files: Sequence[IO[bytes]], *, session: bool
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    cwd: Path,
+    files: Sequence[IO[bytes]],
+    *,
+    session: bool = False,
+    wire: socket.socket | None = None,
 ) -> Fork:
-    """A new process that runs `lore` with these arguments and files in this folder; `session`: in a session of its own."""
+    """A new process that runs `lore`, or with `wire` an engine, with these arguments and files in this folder; `session`:
+    in a session of its own."""
     ours, theirs = socket.socketpair()
     order = repr((list(command), dict(environment), str(cwd), session)).encode()
     with theirs:
-        given = [*(file.fileno() for file in files), theirs.fileno()]
+        given = [*(file.fileno() for file in (*files, theirs)), *([] if wire is None else [wire.fileno()])]
         with ONE_ORDER:
-            socket.send_fds(fork_server(), [struct.pack("i", len(order)) + order], given)
+            server = fork_server("all" if wire is None else "engines")
+            socket.send_fds(server, [struct.pack("i", len(order)) + order], given)
     return Fork(command, ours)
 
 
 @cache
-def fork_server() -> socket.socket:
-    """Where to send orders. It ends with this process, whose end closes the socket."""
+def fork_server(imported: str) -> socket.socket:
+    """Where to send orders to one that has imported `all`, or what `engines` need. It ends with this process, whose end
+    closes the socket."""
     ours, theirs = socket.socketpair()
     with theirs:
-        command = [sys.executable, str(SERVER), str(theirs.fileno()), ROOM]
+        command = [sys.executable, str(SERVER), str(theirs.fileno()), imported, ROOM]
         subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
     return ours
