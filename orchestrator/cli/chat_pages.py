@@ -32,7 +32,7 @@ def reasons(lore: Report) -> Iterator[tuple[str, str]]:
     yield "departed", str((lore.get("departure") or {}).get("why", ""))
     yield "strategy", str(strategy.get("reason", ""))
     if timings.get("ttft_ms"):
-        yield "first token", seconds(timings["ttft_ms"])
+        yield "took", f"{seconds(timings['ttft_ms'])} to the first token"
 
 
 def in_context(lore: Report, files: Report | None, trace: Mapping[str, Any] | None) -> str:

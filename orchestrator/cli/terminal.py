@@ -18,7 +18,7 @@ Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between two columns of a page
-LEAST_COLUMN = 24  # characters of the last one, so that a line goes on below it
+LEAST_COLUMN = 20  # characters of the last one, so that a line goes on below it
 CLEAR_LINE = "\r\x1b[K"
 
 

@@ -1,5 +1,6 @@
 """`lore trace` and `lore feedback`: what the model saw in a turn, and what you think of its answer."""
 
+import sys
 from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
@@ -8,7 +9,19 @@ import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure, route_part
-from orchestrator.cli.terminal import Report, count, done, facts, output, plural, result, size, table
+from orchestrator.cli.terminal import (
+    Report,
+    count,
+    done,
+    facts,
+    laid,
+    output,
+    plural,
+    result,
+    size,
+    table,
+    width_of,
+)
 from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="What the model saw in a turn.")
@@ -40,7 +53,8 @@ def show(
     if prompt and not as_json:
         result("".join(one["text"] for one in report["trace"]["prompt"]), end="")
         return
-    output(report, whole_page, as_json=as_json, as_it_is=True)
+    columns = width_of(sys.stdout)
+    output(report, lambda one: whole_page(one, columns), as_json=as_json, as_it_is=True)
 
 
 @app.command()
@@ -98,7 +112,8 @@ def when(moment: float) -> str:
     return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def whole_page(report: Report) -> str:
+def whole_page(report: Report, columns: int | None = None) -> str:
+    """`columns`: of the terminal, for what is ours; question and answer are as they were written."""
     one = report["trace"]
     lore = one["lore"]
     blocks = [(each["kind"], count(each["tokens"]), count(each["cached"])) for each in lore["blocks"]]
@@ -108,7 +123,7 @@ def whole_page(report: Report) -> str:
             ("trace", f"{one['id']}, {when(one['created'])}"),
             ("codex", one["codex"] or "none"),
             ("session", one["session"] or ""),
-            ("strategy", f"{lore['strategy']['name']}: {lore['strategy']['reason']}"),
+            ("strategy", strategy_words(lore["strategy"])),
             ("prompt", f"{count(lore['prompt']['tokens'])} tokens, {size(one['prompt_bytes'])}; --prompt prints it"),
             ("broke at", broke(lore["broke_at"])),
             ("memories", ", ".join(one["memories"])),
@@ -118,13 +133,19 @@ def whole_page(report: Report) -> str:
         )
     )
     table_of_blocks = table(("block", "tokens", "cached"), blocks)
-    return f"{head}\n\n{table_of_blocks}\n\nuser: {one['question']}\n\nassistant: {one['answer']}"
+    return f"{laid(head, columns)}\n\n{table_of_blocks}\n\nuser: {one['question']}\n\nassistant: {one['answer']}"
+
+
+def strategy_words(strategy: Report) -> str:
+    """Most reasons begin with the name."""
+    name, reason = strategy["name"], strategy["reason"]
+    return str(reason) if reason.startswith(name) else f"{name}: {reason}"
 
 
 def relevance(found: Report) -> str:
     named = f", variant {found['variant']}" if found["variant"] else ""
-    left_out = ", ".join(sorted(found["excluded"])) or "nothing"
-    return f"{found['mode']}{named}: without {left_out}; {count(found['tokens'])} tokens, estimated"
+    left_out = f"without {', '.join(sorted(found['excluded']))}" if found["excluded"] else "nothing is left out"
+    return f"{found['mode']}{named}: {left_out}; {count(found['tokens'])} tokens, estimated"
 
 
 def firing(one: Report) -> str:
