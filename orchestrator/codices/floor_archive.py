@@ -10,13 +10,12 @@ import asyncio
 import json
 import os
 import tarfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 
 from codex.errors import BadName
 from codex.reload_match import valid_name
@@ -115,7 +114,7 @@ def manifest_of(raw: bytes) -> Manifest:
         raise damaged(f"its manifest is wrong in {place}: {told_of(first)}") from None
 
 
-def told_of(fault: ErrorDetails) -> str:
+def told_of(fault: Mapping[str, Any]) -> str:
     """In our words."""
     if fault["type"] == "string_pattern_mismatch":
         return "it has characters that it cannot have"

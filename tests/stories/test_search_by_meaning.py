@@ -90,8 +90,8 @@ async def test_what_shares_no_word_but_is_near_is_found_once_it_is_embedded(tmp_
 async def test_memories_have_vectors_of_their_own_and_what_is_near_a_question_is_known(tmp_path, quoter_model, models):
     async with program(tmp_path / "home", quoter_model, {"model": "builtin:words"}, models) as made:
         for text in (*FILES.values(), "Bread is baked at six.", "The violin hangs on the wall."):
-            await made.add_memory(OWNER, MemoryBody(kind="fact", text=text, codex="none"))
-        memories = made.kept_memories
+            await made.records.add_memory(OWNER, MemoryBody(kind="fact", text=text, codex="none"))
+        memories = made.records.learned
         assert await asyncio.to_thread(memories.meaning.fill, OWNER.uid) == 5
         (near,) = await asyncio.to_thread(memories.meaning.near, OWNER.uid, "connecting sockets")
         assert "Connects to a socket" in memories.get(OWNER.uid, near).text

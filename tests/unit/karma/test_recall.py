@@ -147,10 +147,6 @@ def test_what_the_gate_left_out_of_the_first_block_comes_in_with_the_first_quest
     assert recalled(store, "and parser.py?", asked.karma).karma == replace(asked.karma, why="")
 
 
-def test_a_block_that_an_earlier_version_stored_is_read(store: MemoryStore) -> None:
-    assert karma_from_json('["task", []]') == PinnedKarma((), "task")
-
-
 def test_a_question_without_a_frame_of_its_own_keeps_that_of_the_conversation(store: MemoryStore) -> None:
     first = recalled(store, "Why does this raise an exception?")
     assert recalled(store, "and in line 7?", first.karma).frame.name == "debug"
