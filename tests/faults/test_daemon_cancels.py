@@ -32,7 +32,7 @@ from support.refusals import refusal
 
 from orchestrator.cli.client import unix_connection
 
-FILES = 400
+FILES = 200
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def cancel(house, name):
         ("index", ()),
         ("count", ()),
         ("outline", ("--watch",)),
-        ("prefill", ("--tier", "full", "--wait", "--exclude", "part39*")),
+        ("prefill", ("--tier", "full", "--wait", "--exclude", "part19*")),
     ],
 )
 def test_a_load_that_is_cancelled_leaves_what_stood_before_and_the_next_one_works(house, phase, options):
@@ -209,7 +209,7 @@ def test_what_was_cancelled_is_not_found_after_a_restart(house):
 
 
 def test_a_first_load_that_is_cancelled_leaves_nothing_that_could_be_asked(house):
-    folder = codebase(house.folder / "first", functions=150)
+    folder = codebase(house.folder / "first", functions=80)
     loading = begun(house, "load", folder, "--wait", "--no-watch", "--json")
     until_phase(loading, "prefill")
     # A command's process would come too late on a crowded machine.
@@ -230,7 +230,7 @@ def test_a_first_load_that_is_cancelled_leaves_nothing_that_could_be_asked(house
 
 
 def test_after_a_load_its_floor_can_be_stopped_and_a_question_computes_the_rest(house):
-    folder = codebase(house.folder / "background", functions=400)
+    folder = codebase(house.folder / "background", functions=120)
     assert house.lore("load", folder, "--no-watch").returncode == 0
     stopped = house.lore("load", "--cancel", "background")
     assert stopped.returncode == 0, stopped.stderr
@@ -243,7 +243,7 @@ def test_after_a_load_its_floor_can_be_stopped_and_a_question_computes_the_rest(
 
 def test_a_floor_that_was_stopped_is_not_computed_by_the_next_start_but_by_the_next_question(models):
     with living(models) as daemon:
-        folder = codebase(daemon.folder / "background", functions=400)
+        folder = codebase(daemon.folder / "background", functions=250)
         assert daemon.lore("load", folder, "--no-watch").returncode == 0
         assert reply(daemon, "/v1/codices/background/cancel", {}) == {"cancelled": "background", "what": "floor"}
         daemon.stop()
@@ -279,7 +279,7 @@ def pressed_until_it_ends(command):
 
 @pytest.mark.parametrize(("said", "stands"), [("y\n", False), ("n\n", True), ("\x03", True)])
 def test_ctrl_c_on_a_terminal_asks_whether_the_load_is_to_be_stopped(house, said, stands):
-    folder = codebase(house.folder / "asked", functions=200)
+    folder = codebase(house.folder / "asked", functions=150)
     ours, theirs = pty.openpty()
     command = [str(LORE), "load", str(folder), "--wait", "--no-watch"]
     loading = subprocess.Popen(command, env=house.environment, stdin=theirs, stdout=theirs, stderr=theirs)

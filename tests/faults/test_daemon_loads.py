@@ -119,7 +119,7 @@ def test_a_dry_run_counts_and_loads_nothing(house, folder):
 
 def test_ctrl_c_leaves_the_load_running_and_says_so(house, tmp_path):
     watching = begun(
-        house, "load", codebase(tmp_path / "large", {"badger": "7135508"}, functions=500), "--wait", "--json"
+        house, "load", codebase(tmp_path / "large", {"badger": "7135508"}, functions=120), "--wait", "--json"
     )
     assert watching.stdout.readline()
     watching.send_signal(signal.SIGINT)

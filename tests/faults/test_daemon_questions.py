@@ -73,7 +73,7 @@ def test_nothing_to_continue_is_not_found(house):
 
 
 def test_who_will_not_wait_for_a_floor_is_told_how_far_it_is(house, tmp_path):
-    large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=700)
+    large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=300)
     assert house.lore("load", large, "--no-watch").returncode == 0
     words = refusal(house.lore("ask", question("badger"), "-c", "large", "--no-wait"), 8)
     assert "the prefix of large is not computed yet" in words

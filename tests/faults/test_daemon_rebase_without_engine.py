@@ -10,7 +10,7 @@ def test_a_question_waits_for_the_new_generation_that_the_engines_end_has_interr
     with living(models, "[model]\ncontext = 4096\n") as daemon:
         folder = codebase(daemon.folder / "vaults")
         assert daemon.lore("load", folder, "--wait").returncode == 0
-        bodies = [f"def stride_{number}(value):\n    return value - {number}\n" for number in range(600)]
+        bodies = [f"def stride_{number}(value):\n    return value - {number}\n" for number in range(200)]
         (folder / "steps.py").write_text("\n\n".join(bodies))
         until(lambda: "gets a new generation" in daemon.log.read_text())
         os.kill(engine_child(daemon), signal.SIGKILL)

@@ -46,7 +46,7 @@ def test_an_answer_that_had_begun_ends_with_a_fault_and_the_next_question_is_ans
 
 
 def test_a_question_that_had_sent_nothing_is_asked_again_by_the_daemon_itself(house, tmp_path):
-    large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=700)
+    large = codebase(tmp_path / "large", {"badger": "7135508"}, functions=300)
     assert house.lore("load", large, "--no-watch").returncode == 0
     asking = begun(house, "ask", question("badger"), "-c", "large", "--max-tokens", "10")
     until(lambda: sum(reply(house, "/v1/status")["queue"].values()) >= 2)  # the floor's prefill, and this

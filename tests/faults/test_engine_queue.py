@@ -30,7 +30,7 @@ def narrow(models, tmp_path):
 @pytest.fixture
 def house(models):
     with living(models, PATIENT) as daemon:
-        large = codebase(daemon.folder / "large", functions=1200)
+        large = codebase(daemon.folder / "large", functions=300)
         assert daemon.lore("load", large, "--no-watch").returncode == 0
         yield daemon
 
