@@ -6,7 +6,6 @@ import subprocess
 from contextlib import suppress
 
 import pytest
-from private_daemon import LORE
 from support.house import CODES, ask, codebase, lent, living, over_socket, question, shown, until
 from support.refusals import refusal
 from support.small_disk import small_disk
@@ -75,14 +74,7 @@ def test_a_load_finds_a_damaged_archive_and_builds_it_again(house):
 
 
 def serve(daemon):
-    return subprocess.run(
-        [str(LORE), "serve", "--socket", str(daemon.socket)],
-        env=daemon.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return daemon.lore("serve", "--socket", daemon.socket)
 
 
 @pytest.fixture(scope="module")

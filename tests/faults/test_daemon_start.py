@@ -5,19 +5,23 @@ import os
 import select
 import signal
 import socket
-import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
-from private_daemon import LORE
+from support.forks import ForkedDaemon
 from support.house import codebase, engine_child, lent, question, reply, revived
 from support.refusals import refusal
 from support.waiting import SOON
 
 
 @pytest.fixture
-def nobody(new_daemon):
+def nobody(models, tmp_path):
     """A daemon that is not started."""
-    return new_daemon()
+    with tempfile.TemporaryDirectory(prefix="lore-") as folder:
+        daemon = ForkedDaemon(Path(folder), models=models)
+        yield daemon
+        daemon.stop()
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +38,7 @@ def somebody(shared):
 
 def serve(daemon, *options):
     """`lore serve` run to its end: what keeps it from starting."""
-    return subprocess.run(
-        [str(LORE), "serve", "--socket", str(daemon.socket), *map(str, options)],
-        env=daemon.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return daemon.lore("serve", "--socket", daemon.socket, *options)
 
 
 # -- the model

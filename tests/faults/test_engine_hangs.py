@@ -90,14 +90,14 @@ async def test_an_embedding_that_hangs_ends_the_child_from_inside_and_the_next_o
 ) -> None:
     monkeypatch.setenv("CHILD_FACTOR", "1e-6")
     words = EmbeddingSpec(str(ensure("builtin:words", models)), threads=1)
-    for urgency in Urgency:
-        async with engine(quoter_model, embedding=words) as client:
+    async with engine(quoter_model, embedding=words) as client:
+        for restarts, urgency in enumerate(Urgency, start=1):
             await client.embed(["a text"], urgency)
             fault("embed hang")
             with pytest.raises(EmbeddingLost, match="exit status 86"):
                 await client.embed(["another text"], urgency)
             assert (await client.embed(["another text"], urgency)).cut == (0,)
-            assert client.restarts == 1
+            assert client.restarts == restarts
 
 
 async def test_an_answer_that_hangs_half_way_fails_and_says_how_the_engine_ended(
