@@ -11,11 +11,11 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import SchemaRefused
+from orchestrator.engine.bindings import lib
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama.calls import (
     ANY_NAME,
