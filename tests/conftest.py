@@ -21,7 +21,7 @@ import private_daemon as private  # noqa: E402 - found through the line above
 from llama_sources import build_cache  # noqa: E402
 
 # The same examples on every machine in CI; deadlines measure the machine, not the code.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("local", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.register_profile("nightly", parent=settings.get_profile("local"), max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))

@@ -1,7 +1,8 @@
 """Law: the chunks of a file cover every line exactly once, in order, whatever the file holds."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 
 from codex.documents import Document, lines
 from codex.outline.chunking import Chunk, ChunkSettings, chunk
@@ -41,14 +42,14 @@ def covered(chunks: tuple[Chunk, ...]) -> list[int]:
     return [line for one in chunks for line in range(one.start, one.end + 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@few(50)
 @given(PATH, TEXT, LIMITS)
 def test_chunks_tile_every_file(path: str, text: str, limits: ChunkSettings) -> None:
     chunks = chunk(document(path, text), settings=limits)
     assert covered(chunks) == list(range(1, len(lines(text)) + 1))
 
 
-@settings(max_examples=150, deadline=None)
+@few(50)
 @given(PATH, TEXT, LIMITS)
 def test_chunks_are_bounded_unless_they_are_one_line(path: str, text: str, limits: ChunkSettings) -> None:
     for one in chunk(document(path, text), settings=limits):
@@ -57,7 +58,7 @@ def test_chunks_are_bounded_unless_they_are_one_line(path: str, text: str, limit
             assert len(one.text) < limits.max_chars
 
 
-@settings(max_examples=100, deadline=None)
+@few(40)
 @given(TEXT, st.lists(st.tuples(st.integers(1, 120), st.integers(0, 80)), max_size=20), LIMITS)
 def test_chunks_tile_for_any_outline(text: str, ranges: list[tuple[int, int]], limits: ChunkSettings) -> None:
     """Also for outlines that overlap or reach beyond the file: a grammar may be wrong, the law holds."""
@@ -71,7 +72,7 @@ def test_chunks_tile_for_any_outline(text: str, ranges: list[tuple[int, int]], l
     assert covered(chunks) == list(range(1, count + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@few(25)
 @given(PATH, TEXT)
 def test_the_texts_of_chunks_are_the_file(path: str, text: str) -> None:
     assert "\n".join(one.text for one in chunk(document(path, text))) == "\n".join(lines(text))

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 
 from codex.archive.archive import Archive
 from codex.archive.substring_index import may_hold, sketch
@@ -56,7 +57,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 PIECES = st.sampled_from([*LINES, "header(", "rse_hea", "__all__", "gone_and", "a" * 19, "naïve", "'s'", "nowhere(x)"])
 
 
-@settings(max_examples=60, deadline=None)
+@few(25)
 @given(PIECES, st.data())
 def test_a_string_is_found_where_it_stands_and_nowhere_else(archive: Archive, piece: str, data: st.DataObject) -> None:
     start, end = sorted(data.draw(st.tuples(st.integers(0, len(piece)), st.integers(0, len(piece)))))

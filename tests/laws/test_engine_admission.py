@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import Machine
 
 from orchestrator.engine.cache.pools import ROUND
@@ -123,7 +124,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@few(60)
 @given(st.lists(actions, max_size=40))
 def test_the_line_is_served_in_order_within_the_grant_and_comes_to_its_end(script: list[Any]) -> None:
     line, number = Line(), 0

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.cache.state_tree import LEAST_TO_MARK
@@ -40,7 +41,7 @@ def computed(one: Machine, ticket: int, row: Sequence[tuple[int, int]], owner: i
     return one.ends[ticket][0].computed
 
 
-@settings(max_examples=30)
+@few(12)
 @given(texts, texts, st.sampled_from(sorted(KINDS)))
 def test_a_second_question_computes_what_is_behind_the_last_mark_that_both_have(
     one: list[tuple[int, int]], other: list[tuple[int, int]], kind: str
@@ -86,7 +87,7 @@ def test_a_mark_that_is_nearly_where_a_node_ends_costs_no_step(kind: str) -> Non
 asks = st.tuples(texts, st.integers(0, 20), st.integers(1, 2), st.integers(0, 3))
 
 
-@settings(max_examples=25)
+@few(10)
 @given(
     st.lists(st.tuples(asks, st.sampled_from(["", "", "restart", "evict", "cancel"])), min_size=1, max_size=8),
     st.sampled_from(["ranges", *KINDS]), st.sampled_from([3, 6, 16]), st.booleans(), st.integers(0, 2**32),

@@ -6,8 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import END_EVERY, Machine
 
 from orchestrator.engine.fake import FakeBackend
@@ -131,7 +132,7 @@ asks = st.tuples(st.sampled_from(sorted(CODICES)), tails, st.sampled_from([0, 1,
 events = st.sampled_from(["", "", "again", "restart", "kill", "evict", "shrink", "drop"])
 
 
-@settings(max_examples=60)
+@few(20)
 @given(
     st.lists(st.tuples(asks, events), min_size=1, max_size=8), st.sampled_from(sorted(KINDS)), st.booleans(),
     st.integers(0, 2**32),

@@ -4,8 +4,9 @@ from array import array
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import Machine
 
 from orchestrator.engine.cache.eviction import Idle, aged, in_order, to_close
@@ -100,7 +101,7 @@ lengths = st.fixed_dictionaries({name: st.integers(1, 900) for name in "abcd"})
 uses = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 300)), max_size=10)
 
 
-@settings(max_examples=40)
+@few(12)
 @given(lengths, uses, st.sets(st.sampled_from("abcd")), st.sampled_from([0.0001, 0.01, 1.0]))
 def test_when_the_grant_shrinks_the_pool_goes_that_is_worth_least(
     floors: dict[str, int], used: list[tuple[str, int]], forgotten: set[str], restore_ms: float

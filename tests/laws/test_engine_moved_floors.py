@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.checkpoints import file as file_module
@@ -43,7 +44,7 @@ def moved(there: Machine, here: Machine, floor: str = "code") -> FloorFound:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@few(10)
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=900),
     st.lists(st.lists(st.integers(31, 60), min_size=1, max_size=300), max_size=3),

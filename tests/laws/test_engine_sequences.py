@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.fake import FakeBackend
@@ -29,7 +30,7 @@ def crowd(cells: int, *, ranges: bool = True) -> Machine:
     return machine
 
 
-@settings(max_examples=60)
+@few(20)
 @given(jobs, st.sampled_from([1024, 2048, 12_000]), st.booleans())
 def test_however_many_ask_every_answer_is_right_and_the_line_is_kept(
     asked: list[tuple[str, list[int], int, int]], cells: int, ranges: bool
@@ -66,8 +67,8 @@ def test_what_a_pool_takes_beside_its_cells_counts_once_for_each_pool(granted: i
     assert [machine.ends[ticket][0].outcome for ticket in (1, 2)] == [Outcome.DONE] * 2
 
 
-def test_sixty_conversations_of_three_turns_on_a_small_pool_are_all_answered() -> None:
-    machine, talks, ticket = crowd(2048), {talk: [talk] + [7] * 40 for talk in range(60)}, 0
+def test_thirty_conversations_of_three_turns_on_a_small_pool_are_all_answered() -> None:
+    machine, talks, ticket = crowd(2048), {talk: [talk] + [7] * 40 for talk in range(30)}, 0
     for _ in range(3):
         asked = dict[int, int]()
         for talk, tail in talks.items():

@@ -2,8 +2,9 @@
 
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.messages import Cancel, DropFloor, Grant, Outcome, PrefillProgress, bytes_to_ids, ids_to_bytes
@@ -27,7 +28,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@few(50)
 @given(st.lists(actions, max_size=40), st.booleans())
 def test_answers_are_those_of_an_engine_that_shares_nothing_and_every_ticket_ends_once(
     script: list, ranges: bool

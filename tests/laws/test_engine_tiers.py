@@ -4,8 +4,9 @@ import random
 from array import array
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from support.examples import few
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.checkpoints.file import SegmentHeader
@@ -225,7 +226,7 @@ def test_dropping_a_codex_deletes_its_checkpoints_and_keeps_what_another_shares(
     assert not list(tmp_path.glob("*.kv"))
 
 
-@settings(max_examples=30)
+@few(12)
 @given(
     st.permutations([256, 300, 512, 600, 768]).flatmap(lambda ends: st.tuples(st.just(ends), st.permutations(ends))),
     st.sampled_from([None, *MEMORIES]),
@@ -263,7 +264,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40)
+@few(20)
 @given(steps, st.integers(0, 2**32), st.sampled_from([None, *MEMORIES]))
 def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, kind):
     chance = random.Random(seed)
@@ -312,6 +313,7 @@ def test_equal_prefixes_have_equal_names_and_owners_have_their_own_right_of_the_
     assert Tier.DISK == "disk"
 
 
+@few(20)
 @example([(1, 1), (1, 13), (1, 1), (1, 13)])  # equal siblings, and what is restored goes on from the second of them
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 30)), min_size=2, max_size=8))
 def test_tails_that_come_and_go_change_no_answer(tmp_path_factory, script):

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.examples import few
 from support.prefixes import shared_prefix
 
 from codex.documents import digest_of
@@ -96,4 +97,4 @@ class FilesAgainstLibrary(RuleBasedStateMachine):
 
 
 TestFilesAgainstLibrary = FilesAgainstLibrary.TestCase
-TestFilesAgainstLibrary.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+TestFilesAgainstLibrary.settings = settings(few(8), stateful_step_count=15)

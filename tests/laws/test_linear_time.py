@@ -49,7 +49,7 @@ from orchestrator.settings.units import as_limit, in_seconds
 from orchestrator.wire.places import is_url
 from orchestrator.wire.wording import place_of
 
-SIZE = 10_000
+SIZE = 5_000
 PATHS = tuple(f"src/part{number}/a{number % 7}.py" for number in range(300))
 SECRETS = "PRIVATE KEY T3BlbkFJ ghp_ xox hooks.slack.com/services/ sk-ant- AIza AKIA npm_ SG. AccountKey= curl "
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.call_forms import form_of
+from support.examples import few
 from support.vocabularies import Says, saying, vocabulary_model
 
 from formatters.calls import PLAIN_CALLS, CallFormat
@@ -189,7 +190,7 @@ def test_each_of_our_own_tools_is_tried() -> None:
     assert SCHEMAS.keys() == OUR_TOOLS | {"weather"}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(few(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(FORMS), calls(fit=True))
 def test_arguments_that_fit_the_schema_can_be_said_and_are_read_as_they_are(
     says: Says, forms: Mapping[str, CallFormat], form: str, call: tuple[str, dict[str, Any]]
@@ -201,7 +202,7 @@ def test_arguments_that_fit_the_schema_can_be_said_and_are_read_as_they_are(
     assert [(one.name, one.arguments) for one in parsed_calls(forms[form], text, SCHEMAS)] == [call]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(few(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls(fit=False))
 def test_arguments_that_break_the_schema_cannot_be_said(says: Says, call: tuple[str, dict[str, Any]]) -> None:
     name, made = call
@@ -209,7 +210,7 @@ def test_arguments_that_break_the_schema_cannot_be_said(says: Says, call: tuple[
     assert not says(text, rules_of(PLAIN_CALLS)), text
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(few(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(TEMPLATES), calls(fit=False))
 def test_what_a_form_of_raw_texts_lets_be_said_is_read_as_arguments_that_fit(
     says: Says, forms: Mapping[str, CallFormat], form: str, call: tuple[str, dict[str, Any]]

@@ -6,8 +6,9 @@ both. What the table orders is done by the model, when the sequence says so.
 
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 
 from orchestrator.codices.transitions import (
     AT_WORK,
@@ -197,7 +198,7 @@ def lived(sequence):
     return house
 
 
-@settings(max_examples=400, deadline=None)
+@few(150)
 @given(SEQUENCES)
 def test_every_sequence_that_ends_quiet_ends_with_the_newest_resident(sequence):
     house = lived(sequence)
@@ -206,7 +207,7 @@ def test_every_sequence_that_ends_quiet_ends_with_the_newest_resident(sequence):
     assert {codex.phase for codex in house.state.codices.values()} <= {SuccessorPhase.RESTING}
 
 
-@settings(max_examples=400, deadline=None)
+@few(150)
 @given(SEQUENCES)
 def test_where_memory_holds_two_floors_the_newest_becomes_resident_also_while_somebody_asks_without_pause(sequence):
     house = lived(sequence)
@@ -223,7 +224,7 @@ def test_no_effect_is_ordered_twice_but_by_another_attempt(sequence):
     assert dropped or len(ordered) == len(set(ordered))
 
 
-@settings(max_examples=200, deadline=None)
+@few(80)
 @given(SEQUENCES, st.sampled_from(NAMES))
 def test_the_end_of_a_cancelled_step_changes_nothing(sequence, name):
     house = lived(sequence)
@@ -231,7 +232,7 @@ def test_the_end_of_a_cancelled_step_changes_nothing(sequence, name):
     assert decide(house.state, stale) == (house.state, ())
 
 
-@settings(max_examples=200, deadline=None)
+@few(80)
 @given(SEQUENCES)
 def test_a_change_that_is_taken_back_orders_nothing_more(sequence):
     house = lived(sequence)

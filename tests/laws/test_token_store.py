@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from support.examples import few
 
 from codex.catalog.tokens import TokenStore
 
@@ -57,4 +58,4 @@ class StoreAgainstTokenizer(RuleBasedStateMachine):
 
 
 TestStoreAgainstTokenizer = StoreAgainstTokenizer.TestCase
-TestStoreAgainstTokenizer.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+TestStoreAgainstTokenizer.settings = settings(few(8), stateful_step_count=12)

@@ -3,8 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 from support.traced import check, composed, traced
 
 from orchestrator.answering.traces import TraceStore
@@ -20,7 +21,7 @@ PROMPTS = st.builds(
 
 
 @given(prompts=st.lists(PROMPTS, min_size=1, max_size=5), data=st.data())
-@settings(max_examples=40, deadline=None)
+@few(15)
 def test_every_prompt_is_read_back_exactly_and_texts_go_with_their_last_trace(prompts, data):
     now = [0.0]
     with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +48,7 @@ def recorded(prompt):
 
 
 @given(PROMPTS, PROMPTS)
-@settings(max_examples=60, deadline=None)
+@few(20)
 def test_a_difference_tells_how_much_both_prompts_begin_with(one, other):
     found = difference_of(recorded(one), recorded(other))
     assert one.text[: found.at] == other.text[: found.at]

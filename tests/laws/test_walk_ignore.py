@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 
 from codex.settings import SecretSettings, WalkSettings
 from codex.trees.ignore import IgnoreRules, Selection
@@ -65,7 +66,7 @@ def tree(root: Path) -> DiskTree:
 
 
 @needs_git
-@settings(max_examples=60)
+@few(25)
 @given(paths=st.lists(PATHS, min_size=1, max_size=12), rules=st.dictionaries(FOLDERS, RULES, max_size=3))
 def test_a_plain_walk_takes_what_git_would_list(paths: list[str], rules: dict[str, list[str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +76,7 @@ def test_a_plain_walk_takes_what_git_would_list(paths: list[str], rules: dict[st
 
 
 @needs_git
-@settings(max_examples=60)
+@few(25)
 @given(paths=st.lists(PATHS, min_size=1, max_size=12), rules=st.dictionaries(FOLDERS, RULES, max_size=3))
 def test_loreignore_means_what_git_would_read_in_it(paths: list[str], rules: dict[str, list[str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +92,7 @@ def test_loreignore_means_what_git_would_read_in_it(paths: list[str], rules: dic
 
 
 @needs_git
-@settings(max_examples=25)
+@few(12)
 @given(
     paths=st.lists(PATHS, min_size=1, max_size=12),
     rules=st.dictionaries(FOLDERS, RULES, max_size=2),

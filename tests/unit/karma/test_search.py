@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
+from support.examples import few
 
 from codex.words import STOP_WORDS
 from orchestrator.karma.forms import TABLE, base_of, forms_of
@@ -156,7 +157,7 @@ def test_each_kind_has_as_many_as_are_asked_for(store: MemoryStore) -> None:
         max_size=5,
     )
 )
-@settings(deadline=None, max_examples=40)
+@few(15)
 def test_no_superseded_fact_is_found_above_its_successor_nor_above_the_successor_of_that(words: list[str]) -> None:
     with TemporaryDirectory() as folder:
         store = MemoryStore(Path(folder) / "memories.sqlite3", lambda: NOW)

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import few
 
 from codex.documents import Document, document_from
 from codex.graph.symbol_index import SymbolIndex, packed_file
@@ -275,7 +276,7 @@ PATHS = st.sampled_from(["m.py", "n/__init__.py", "n/m.py", "x.go", "y.md"])
 FILES = st.dictionaries(PATHS, st.lists(LINES, max_size=6).map("".join), max_size=4)
 
 
-@settings(max_examples=60)
+@few(25)
 @given(FILES, st.text("abc.:/m*", max_size=6))
 def test_every_answer_names_places_that_are_there(files: dict[str, str], name: str) -> None:
     index = index_of(files)

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import STATE, header, store
+from support.examples import few
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.pool import Pool
@@ -76,7 +77,7 @@ asked = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=40)
+@few(15)
 @given(asked)
 def test_a_node_s_segments_are_those_of_its_path_named_from_the_root(
     tmp_path_factory: pytest.TempPathFactory,

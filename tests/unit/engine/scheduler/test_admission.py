@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.driven import Driven
+from support.examples import few
 from support.failing import POISON, FailingBackend, FailingMemory
 from support.machine import END_EVERY, Machine, naive_answer
 from support.vaults import code, line, quoting
@@ -382,7 +383,7 @@ def test_a_pool_that_failed_and_cannot_be_opened_again_ends_the_child() -> None:
         made.loop.round()
 
 
-@settings(max_examples=150)
+@few(50)
 @given(
     st.lists(st.tuples(st.sampled_from(["code", "other"]), st.integers(1, 9), st.integers(0, 12)), max_size=12),
     st.lists(st.sampled_from([0, 0, 0, 1, 2]), max_size=40),

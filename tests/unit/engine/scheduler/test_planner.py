@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
+from support.examples import few
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.costs import FEWEST, Costs
@@ -168,7 +169,7 @@ drafts = st.dictionaries(st.integers(100, 200), st.builds(Draft, tokens, st.floa
 
 
 @pytest.mark.parametrize("batch", [32, 64, 100, 512])
-@settings(max_examples=200)
+@few(60)
 @given(many_answers, wants_of, st.floats(1, 2000), drafts)
 def test_no_step_has_more_rows_than_the_backend_takes_nor_more_drafts_than_it_has_logits_for(
     batch: int,
@@ -224,7 +225,7 @@ def test_a_background_prefill_however_short_waits_for_interactive_ones() -> None
 arriving = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 400)), max_size=4)
 
 
-@settings(max_examples=60)
+@few(25)
 @given(st.integers(1, 1500), st.lists(arriving, min_size=1, max_size=10), answers)
 def test_a_prefill_is_overtaken_by_none_that_begins_once_as_many_tokens_were_computed(
     tokens: int, script: list[list[tuple[int, int]]], answering: dict[int, list[int]]
@@ -265,7 +266,7 @@ script = st.lists(
 )
 
 
-@settings(max_examples=100)
+@few(40)
 @given(script)
 def test_whoever_comes_goes_or_loses_its_grant_every_answer_is_right(made: list[tuple[str, Any]]) -> None:
     machine, asked, cancelled = Machine(cells=8192), dict[int, list[int]](), set[int]()

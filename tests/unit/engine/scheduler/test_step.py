@@ -266,7 +266,7 @@ def test_the_head_of_a_call_costs_one_step(noise: LlamaBackend) -> None:
 
 def test_a_forced_text_ends_with_the_tokens_that_were_asked_for(noise: LlamaBackend) -> None:
     floor, tail = noise.encode([SHORT, ASKED], control=False)
-    for most in range(1, 12):
+    for most in (1, 2, 6, 11):
         asked = Asked(noise, floor, tail, drafts=True, most=most, sampling=Sampling(calls=CALLING))
         assert (len(asked.ids), asked.end.generated) == (most, most)
 
