@@ -24,9 +24,9 @@ from support.lives import SEED, begin, tell
 from support.nvml import GIB, StandIn
 from support.scarce_memory import FREE, on_a_card
 
-TURNS = int(os.environ.get("LORE_SOAK_REAL_TURNS", "24"))
+TURNS = int(os.environ.get("LORE_SOAK_REAL_TURNS", "12"))
 LONG = 100  # turns, in which everything happens
-CODICES = {f"vaults{n}": (12 * 4**n, {f"zebra{n}": f"{4815 + n}162", f"walrus{n}": f"{9273 + n}645"}) for n in range(3)}
+CODICES = {f"vaults{n}": (12 * 3**n, {f"zebra{n}": f"{4815 + n}162", f"walrus{n}": f"{9273 + n}645"}) for n in range(3)}
 LENGTHS = (0, 0, 0, 200, 2_000, 8_000, 60_000)  # characters beside the question; the last are more than the window
 TAKEN = (0, 0, 1, 3, 5, 6)  # GiB that others hold
 AT_ONCE = 3
@@ -87,9 +87,9 @@ class Life:
             self.check(one, broken=broken or self.broken)
 
     def event(self, number: int) -> Callable[[], None] | None:
-        if number % 20 == 19:
-            return self.kill_daemon
         if number % 10 == 9:
+            return self.kill_daemon
+        if number % 5 == 4:
             return self.kill_engine
         return self.chance.choice([None, None, None, self.pause])
 

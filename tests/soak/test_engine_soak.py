@@ -103,7 +103,7 @@ class Life:
 
 
 @pytest.mark.parametrize("ranges", [True, False], ids=["ranges", "anchors"])
-def test_two_thousand_random_operations_leave_everything_as_it_should_be(tmp_path: Path, ranges: bool) -> None:
+def test_random_operations_leave_everything_as_it_should_be(tmp_path: Path, ranges: bool) -> None:
     begin()
     life = Life(tmp_path / "kv", SEED, ranges=ranges)
     before, footprint = held(), 0

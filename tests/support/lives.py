@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-OPERATIONS = int(os.environ.get("LORE_SOAK_OPERATIONS", "2000"))
+OPERATIONS = int(os.environ.get("LORE_SOAK_OPERATIONS", "800"))
 SEED = int(os.environ.get("LORE_SOAK_SEED", "1"))
 EVERY = {"ask", "follow", "rounds", "cancel", "drop", "grant", "evict", "restart", "kill", "corrupt"}
 
