@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -123,3 +123,14 @@ def token_times(compiled: Callable[[], Constraint], steps: int = 40, head: Seque
             constraint.accept(token)
             found.append(time.thread_time() - decided + asked - began)
     return found
+
+
+def slowest_token(walks: Iterable[list[float]]) -> float:
+    """Of walks of the same tokens: seconds of the slowest one, each with the least of all walks, because what else runs may
+    hold up any. The next walk is made only where those before were too slow."""
+    least: list[float] = []
+    for walk in walks:
+        least = list(map(min, least or walk, walk))
+        if max(least, default=0) <= LONGEST_S:
+            break
+    return max(least, default=0)

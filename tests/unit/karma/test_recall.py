@@ -269,9 +269,12 @@ def steps(store: MemoryStore, text: str) -> int:
 def test_what_a_block_takes_does_not_grow_with_memories_that_are_about_something_else(store: MemoryStore) -> None:
     remember(store, "The cache is Redis.")
     few = steps(store, "what is the cache?")
-    for number in range(1_500):
-        kind = (Kind.FACT, Kind.PROCEDURE, Kind.DECISION)[number % 3]
-        remember(store, f"Room {number} has {number} chairs.", kind, codex="other" if number % 2 else None)
+    kinds = (Kind.FACT, Kind.PROCEDURE, Kind.DECISION)
+    others = [
+        NewMemory(ME, kinds[number % 3], f"Room {number} has {number} chairs.", codex="other" if number % 2 else None)
+        for number in range(1_500)
+    ]
+    store.add_all(ME, others)
     assert steps(store, "what is the cache?") <= few + 25
 
 

@@ -77,7 +77,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "garbage": lambda path: path.write_bytes(bytes(number * 37 % 251 for number in range(path.stat().st_size))),
     "random": lambda path: path.write_bytes(random.Random(path.stat().st_size).randbytes(path.stat().st_size)),
 }
 PARTS = [

@@ -153,13 +153,13 @@ sealed.seal(Path(sys.argv[1]), b"k" * 32)
 
 def test_whoever_is_killed_while_a_file_is_encrypted_finds_it_plain_or_encrypted_and_whole(tmp_path):
     states = set()
-    for run in range(8):
+    for run in range(4):
         path = tmp_path / f"{run}" / "a.sqlite3"
         say(path, b"", CANARY, *(f"{n} " * 50 for n in range(LONG)))
         child = subprocess.Popen([sys.executable, "-P", "-c", SEALING, path, ""], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
-        while run and child.poll() is None and size_of(path.with_name("a.sqlite3.sealing")) < run * 100_000:
+        while run and child.poll() is None and size_of(path.with_name("a.sqlite3.sealing")) < run * 200_000:
             pass
         os.kill(child.pid, signal.SIGKILL) if child.poll() is None else None
         child.wait()

@@ -17,7 +17,7 @@ def document(path: str, text: str) -> Document:
 
 @pytest.mark.parametrize(
     ("path", "text", "times"),
-    [("a.py", LARGE[:20_000], 10), ("a.py", LARGE, 3), ("a.rb", "require 'a'\n" * 500, 10)],
+    [("a.py", LARGE[:20_000], 4), ("a.py", LARGE, 2), ("a.rb", "require 'a'\n" * 500, 10)],
     ids=["a piece", "several pieces", "a query with predicates"],
 )
 def test_texts_that_were_parsed_are_not_kept(path: str, text: str, times: int) -> None:

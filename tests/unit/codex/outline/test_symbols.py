@@ -196,7 +196,7 @@ def test_a_script_without_extension_is_known_by_its_first_line() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(" * 30_000, "{[\n" * 10_000, "def f():\n" * 6_000, "x = 1;" * 30_000, "\x00\x01\n" * 15_000],
+    ["(" * 30_000, "{[\n" * 10_000, "def f():\n" * 3_000, "x = 1;" * 30_000, "\x00\x01\n" * 15_000],
     ids=["parentheses", "brackets", "headers", "one line", "control characters"],
 )
 @pytest.mark.parametrize("path", ["a.py", "a.js", "a.cpp", "a.md", "a.sh", "a.swift", "a.ex", "a.hs"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient, Running
 from orchestrator.engine.client.replay import AfterEnd, Suspects, after_end, suspects_of
-from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
+from orchestrator.engine.client.supervisor import EngineUnavailable
 from orchestrator.engine.costs import Costs
 from orchestrator.engine.messages import (
     Admitted,
@@ -151,20 +151,6 @@ async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
                 break
         assert (seen[-1].reason, seen[-1].detail) == (Reason.ENGINE, "the engine ended (killed by signal 9)")
         assert fault_of(seen[-1]).hint == "ask again"
-
-
-async def test_a_child_that_ends_five_times_in_a_minute_is_reported_as_broken():
-    async with engine() as client:
-        for _ in range(5):
-            await client.ensure_ready()
-            os.kill(client.pid, signal.SIGKILL)
-            while client.state is ChildState.READY:
-                with pytest.raises(EngineUnavailable):
-                    await client.encode(["x"])
-        with pytest.raises(EngineUnavailable, match="5 times"):
-            await client.ensure_ready()
-        with pytest.raises(EngineUnavailable, match="another model"):
-            await collect(client, job())
 
 
 async def test_a_model_that_cannot_be_loaded_is_broken_at_once_and_says_why(tmp_path):

@@ -1,15 +1,16 @@
 """Tools come from clients as schemas do: none holds up or ends the process, in whatever form the model writes calls."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import llama_cpp as lib
 import pytest
 from support.call_forms import CODER, HERMES, PYTHONIC
-from support.hostile_schemas import EVERY_HOSTILE, HOLDING, LONGEST_S, pattern, taking, token_times
+from support.hostile_schemas import EVERY_HOSTILE, HOLDING, LONGEST_S, pattern, slowest_token, taking, token_times
 from support.vocabularies import vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
@@ -45,6 +46,10 @@ def head(form: CallForm, vocabulary: Vocabulary) -> list[int]:
     return vocabulary.template(f"{form.begin}t0{form.before}{argument}")
 
 
+def in_time(took: float, most: float, grammars: Grammars) -> bool:
+    return took <= most or took <= most * slowness(grammars)
+
+
 def slowness(grammars: Grammars) -> float:
     """How many times slower this machine is now than a quiet one, by a pattern whose tokens take 5 ms there; 1 at least."""
     known = token_times(partial(grammars.constraint, pattern("^a{5000}$")), steps=5)
@@ -52,18 +57,24 @@ def slowness(grammars: Grammars) -> float:
 
 
 def longest(grammars: Grammars, offered: Sequence[ToolRules], begun: list[int]) -> float:
-    """Seconds of a token: the most in walks of the same tokens, each with the least of all walks."""
-    walks = [token_times(partial(grammars.constraint, "", one), head=begun) for one in offered]
-    return max(map(min, *walks), default=0)
+    return slowest_token(token_times(partial(grammars.constraint, "", one), head=begun) for one in offered)
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("schema", list(map(pattern, HOLDING)), ids=HOLDING)
+def every_one_in_a_form_and_one_in_each(ones: Mapping[str, Any]) -> list[Any]:
+    """What holds up is the schema; of a form it is seen by one whether it gets that far."""
+    first, *_ = ones
+    wanted = [("one JSON object", name) for name in ones] + [("raw texts", first), ("as in Python", first)]
+    return [pytest.param(FORMS[form], ones[name], id=f"{name}-{form}") for form, name in wanted]
+
+
+@pytest.mark.parametrize(
+    ("form", "schema"), every_one_in_a_form_and_one_in_each({one: pattern(one) for one in HOLDING})
+)
 def test_no_token_of_a_call_of_a_hostile_tool_holds_up_the_others(
     grammars: Grammars, vocabulary: Vocabulary, form: CallForm, schema: str
 ) -> None:
     anew = [rules(form, taking(schema) + " " * number) for number in range(2)]
-    assert longest(grammars, anew, head(form, vocabulary)) <= LONGEST_S * slowness(grammars)
+    assert in_time(longest(grammars, anew, head(form, vocabulary)), LONGEST_S, grammars)
 
 
 @pytest.mark.parametrize("schema", EVERY_HOSTILE, ids=range(len(EVERY_HOSTILE)))
@@ -98,8 +109,7 @@ TOGETHER = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("schemas", TOGETHER.values(), ids=TOGETHER)
+@pytest.mark.parametrize(("form", "schemas"), every_one_in_a_form_and_one_in_each(TOGETHER))
 def test_many_hostile_tools_together_take_a_second_or_two_and_little_a_token(
     grammars: Grammars, vocabulary: Vocabulary, form: CallForm, schemas: list[str]
 ) -> None:
@@ -107,5 +117,5 @@ def test_many_hostile_tools_together_take_a_second_or_two_and_little_a_token(
     offered = many(form, schemas)
     began = time.thread_time()
     assert not isinstance(outcome(grammars, offered), SchemaRefused)
-    assert time.thread_time() - began < MOST_S * slowness(grammars)
-    assert longest(grammars, [offered] * 2, head(form, vocabulary)) <= LONGEST_S * slowness(grammars)
+    assert in_time(time.thread_time() - began, MOST_S, grammars)
+    assert in_time(longest(grammars, [offered] * 2, head(form, vocabulary)), LONGEST_S, grammars)

@@ -151,7 +151,7 @@ def test_it_does_so_with_the_windows_that_models_have(tmp_path: Path, gemma_mode
     """512 in the shape of Gemma 3: one layer of six sees everything, 262,144 words."""
     path = gemma_model if window == 512 else odd_models.sliding(tmp_path / "model.gguf", window)
     backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, flash_attention=True))
-    check(Life(subject(backend, 0.05, 700), random.Random(window), 3 * window, 5 * window // 4), steps=14)
+    check(Life(subject(backend, 0.05, 700), random.Random(window), 3 * window, 5 * window // 4), steps=8)
     backend.close()
 
 
