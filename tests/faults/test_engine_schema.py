@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from support.hostile_schemas import EVERY_HOSTILE, MOST_MB, taking
 from support.real_engine import ask, code, collected, engine, load, question
 
 from orchestrator.engine.calling import OfferedTool, ToolRules
+from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import InferenceJob, Outcome, Reason
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ HOLDING = [
     "^(([^b]*){30}){30}$",
     "^(.*.*.*){300}$",
 ]
-LONGEST_WAIT_S = 10.0  # they held everybody for 20 to 80 s; a question takes 0.1 s, on a busy machine some more
+MOST_S = 10.0  # of the child's processor: they held everybody for 20 to 80 s; a question takes 0.1 s
 
 
 async def test_questions_beside_ambiguous_patterns_are_answered_at_once(quoter_model: Path) -> None:
@@ -37,14 +37,19 @@ async def test_questions_beside_ambiguous_patterns_are_answered_at_once(quoter_m
         asked = [asyncio.create_task(ask(client, 15, schema=schema)) for schema in schemas]
         waited = []
         for vault in (16, 17, 18):
-            began = time.monotonic()
+            before = processor_s(client)
             assert (await ask(client, vault))[0] == code(vault)
-            waited.append(time.monotonic() - began)
+            waited.append(processor_s(client) - before)
         for task in asked:
             _, end = await task
             assert end.outcome is Outcome.DONE or end.reason is Reason.SCHEMA
-        assert max(waited) < LONGEST_WAIT_S
+        assert max(waited) < MOST_S
         assert client.restarts == 0
+
+
+def processor_s(client: EngineClient) -> float:
+    """What the child has computed so far, however busy the machine is."""
+    return float(sum(psutil.Process(client.pid).cpu_times()[:2]))
 
 
 def large(schema: str) -> str:

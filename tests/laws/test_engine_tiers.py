@@ -264,7 +264,7 @@ steps = st.lists(
 )
 
 
-@few(20)
+@few(40)
 @given(steps, st.integers(0, 2**32), st.sampled_from([None, *MEMORIES]))
 def test_random_evictions_restarts_and_damage_never_change_an_answer(tmp_path_factory, script, seed, kind):
     chance = random.Random(seed)
