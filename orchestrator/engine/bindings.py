@@ -9,7 +9,7 @@ from importlib.util import find_spec, module_from_spec
 
 
 def leave_unrun(package: str) -> None:
-    """Modules of it are then imported without what its `__init__` gathers. That runs where a name of it is asked for."""
+    """Who imports it gets the functions, and the rest once a name of that is asked for."""
     spec = find_spec(package) if package not in sys.modules else None
     if spec is None or spec.loader is None:
         return
@@ -18,6 +18,8 @@ def leave_unrun(package: str) -> None:
     def asked_for(name: str) -> object:
         if name.startswith("__"):  # asked of every module by who looks through them all
             raise AttributeError(name)
+        if name in vars(lib):
+            return vars(lib)[name]
         del vars(module)["__getattr__"]
         loader.exec_module(module)
         return getattr(module, name)

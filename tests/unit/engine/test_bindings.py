@@ -9,6 +9,8 @@ import orchestrator.engine.child.worker, orchestrator.engine.llama.backend, orch
 assert "llama_cpp.llama_cpp" in sys.modules
 assert not {"llama_cpp.llama", "jinja2"} & sys.modules.keys()
 import llama_cpp
+import llguidance.llamacpp
+assert llama_cpp.llama_decode is llama_cpp.llama_cpp.llama_decode
 assert not hasattr(llama_cpp, "__nothing__")
 assert "llama_cpp.llama" not in sys.modules
 assert llama_cpp.Llama.__module__ == "llama_cpp.llama"
