@@ -18,7 +18,7 @@ from orchestrator.karma.records import CodeCitation, Kind, MemoryState, NewMemor
 from orchestrator.karma.store import MemoryStore
 
 ME = 1000
-KILLS = 20
+KILLS = int(os.environ.get("LORE_SOAK_KILLS", "20"))
 CITED = (CodeCitation("src/a.py", 1, 9, "ab" * 32), CodeCitation("src/b.py"))
 
 
