@@ -216,7 +216,7 @@ def test_where_memory_holds_two_floors_the_newest_becomes_resident_also_while_so
     assert house.resident == house.wanted
 
 
-@settings(max_examples=400, deadline=None)
+@few(150)
 @given(SEQUENCES)
 def test_no_effect_is_ordered_twice_but_by_another_attempt(sequence):
     ordered = [(one.name, one.attempt) for one in lived(sequence).orders if isinstance(one, BeginStep)]
