@@ -291,7 +291,7 @@ def modules(folder: Path, number: int, word: str, functions: int = 1) -> Path:
 
 def touch(folder: Path, seconds: float) -> int:
     """How many times all files were touched, by another process: it must not take this one's lock from who asks."""
-    command = [sys.executable, "-P", "-c", TOUCH, folder, str(seconds)]
+    command = [sys.executable, "-P", "-c", TOUCH, str(folder), str(seconds)]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
