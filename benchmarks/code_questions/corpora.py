@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 from codex.documents import Document, document_from
@@ -31,21 +32,26 @@ def unpacked(package: str, version: str, cache: Path = CACHE) -> Path:
     return root
 
 
+def unpacked_wheel(package: str, version: str, inside: str = "", cache: Path = CACHE) -> Path:
+    """The folder of a wheel, which pip fetches where it is not there yet; its modules are in the folder `inside` of it."""
+    root = cache / f"{package}-{version}-wheel"
+    if not root.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        _pip_download(package, version, cache, "--only-binary", ":all:")
+        wheel = next(cache.glob(f"{package.replace('-', '_')}-{version}-*.whl"))
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(root / inside)
+    return root
+
+
 def _fetched(package: str, version: str, cache: Path) -> Path:
     archive = cache / f"{package}-{version}.tar.gz"
     if not archive.is_file():
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--no-deps",
-            "--no-binary",
-            ":all:",
-            "-d",
-            str(cache),
-        ]
-        subprocess.run([*command, f"{package}=={version}"], check=True)
+        # Not of all packages: what builds its metadata would be built too.
+        _pip_download(package, version, cache, "--no-binary", package)
     return archive
+
+
+def _pip_download(package: str, version: str, cache: Path, *what: str) -> None:
+    command = [sys.executable, "-P", "-m", "pip", "download", "-q", "--no-deps", *what, "-d", str(cache)]
+    subprocess.run([*command, f"{package}=={version}"], check=True)

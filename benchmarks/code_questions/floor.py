@@ -16,12 +16,14 @@ class Floor:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._paths: list[str] = []
+        self._starts: list[int] = []
         self._counts: list[Counter[str]] = []
         for document in documents:
             lines = document.text.splitlines()
             path = words(" ".join(PurePosixPath(document.path).with_suffix("").parts)) * _PATH_WEIGHT
             for at in range(0, len(lines), _LINES):
                 self._paths.append(document.path)
+                self._starts.append(at + 1)
                 self._counts.append(Counter(words("\n".join(lines[at : at + _LINES])) + path))
         self._lengths = [count.total() for count in self._counts]
         self._mean = sum(self._lengths) / len(self._lengths)
@@ -29,10 +31,14 @@ class Floor:
 
     def files(self, question: str) -> list[str]:
         """Paths, best first; a file's rank is that of its best window."""
+        return list(dict.fromkeys(path for path, _ in self.windows(question)))
+
+    def windows(self, question: str) -> list[tuple[str, range]]:
+        """Paths with line numbers, best first."""
         query = query_words(question)
-        scores = [(self._score(at, query), path) for at, path in enumerate(self._paths)]
-        ranked = sorted((pair for pair in scores if pair[0] > 0), key=lambda pair: -pair[0])
-        return list(dict.fromkeys(path for _, path in ranked))
+        scores = [self._score(at, query) for at in range(len(self._paths))]
+        ranked = sorted((at for at, score in enumerate(scores) if score > 0), key=lambda at: -scores[at])
+        return [(self._paths[at], range(self._starts[at], self._starts[at] + _LINES)) for at in ranked]
 
     def _score(self, at: int, query: Sequence[str]) -> float:
         count = self._counts[at]

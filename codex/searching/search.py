@@ -2,7 +2,9 @@
 
     words ─▶ chunks and files that hold them ─▶ rank (names, graph, roles) ─▶ the best chunk of each file ─▶ texts
 
-The list begins with the best chunk of each file. Further chunks of the best files follow where there is room.
+A list begins with the best chunk of each file, so that it names many files; further chunks of the best files follow where
+there is room. What is to be read (`passages`) has further chunks of a good file before the best chunk of a worse one: an
+answer is mostly in a few files, in several places of each.
 Knows an archive and how code is asked about.
 """
 
@@ -29,6 +31,8 @@ _FILES = 50
 _EXACT = 20
 _AMONG = 8  # chunks a file, of those that were only led to: whether they hold a word
 _AGAIN = 0.7  # weight of a further chunk of a file, relative to its best one
+_AGAIN_READ = 0.9  # of one that is to be read
+_OWN = 0.3  # share of a chunk's own score in its place among what is to be read; the rest is its file's
 _Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
     "no word of it was found, and its meaning is hardly nearer to anything here than that of unrelated questions; "
@@ -106,8 +110,8 @@ class Search:
     vectors: VectorIndex | None = None
     near: Background = field(default_factory=Background, compare=False)
 
-    def search(self, query: str, codex: str, n: int = 10) -> SearchResult:
-        """At most `n` hits for a question in words or code, best first.
+    def search(self, query: str, codex: str, n: int = 10, *, passages: bool = False) -> SearchResult:
+        """At most `n` hits for a question in words or code, best first; of fewer files with `passages`.
 
         Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
         archive raises.
@@ -129,7 +133,7 @@ class Search:
 
         def best(generated: Collection[str]) -> list[_Chosen]:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
-            return _chosen(ranked, n, by_meaning, exact)
+            return _chosen(ranked, n, by_meaning, exact, passages=passages)
 
         holding = Counter(place.path for place, share in exact.items() if share == 1.0)
         return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
@@ -259,9 +263,11 @@ def _chosen(
     n: int,
     by_meaning: Mapping[ChunkPlace, float],
     exact: Mapping[ChunkPlace, float],
+    *,
+    passages: bool,
 ) -> list[_Chosen]:
     """Which chunks, in order: all that hold what was asked for as it is, then the others; of both the best of each
-    file before what is left of the best ones. Scores fall."""
+    file before what is left of the best ones, except among `passages`. Scores fall."""
     every: list[tuple[tuple[float, bool, float, ChunkPlace], _Chosen]] = []
     for one in ranked:
         for index, place in enumerate(one.places):
@@ -271,8 +277,12 @@ def _chosen(
                 scores["exact"] = exact[place]
             if place in by_meaning:
                 scores["vector"] = by_meaning[place]
-            score = one.score * _AGAIN**index
-            order = (-exact.get(place, 0.0), index > 0, -score, place)
+            if passages:
+                own = scores["chunk"] * scores["role"]
+                score = ((1 - _OWN) * one.score + _OWN * own) * _AGAIN_READ**index
+            else:
+                score = one.score * _AGAIN**index
+            order = (-exact.get(place, 0.0), index > 0 and not passages, -score, place)
             every.append((order, (place, score, scores)))
     every.sort(key=lambda item: item[0])
     falling = accumulate((score for _, (_, score, _) in every[:n]), min)

@@ -269,7 +269,7 @@ class ArchiveSearch:
         return "; ".join(filter(None, (unseen(codex) for unseen in self.unseen)))
 
     def _found(self, query: str, codex: str, n: int, graph: bool, beside: bool) -> tuple[Chunks, str]:
-        found = self.search_in.search(query, codex, n)
+        found = self.search_in.search(query, codex, n, passages=not beside)
         if graph:
             found = self.near.joined(query, codex, found, n, beside=beside)
         if found.hits:

@@ -1,10 +1,14 @@
-"""Unseen questions are made as their notes say, tools answer alike, and a peer that cannot be had says so."""
+"""Unseen and cited questions are made as their notes say, tools answer alike, and a peer that cannot be had says so."""
 
+import json
+import subprocess
 from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
 import run
+from code_questions.citing import cited, questions
+from code_questions.floor import Floor
 from hypothesis import given
 from hypothesis import strategies as st
 from peers import environments, worker
@@ -54,6 +58,39 @@ def document(path: str, text: str) -> Document:
 
 def question(kind: str = "name", text: str = "?", package: str = "shop") -> Question:
     return Question(package, kind, text, ("a.py",))
+
+
+# ---- questions from cited answers ------------------------------------------------------------------------------------
+
+PATHS = ("src/app/main.py", "src/app/forms.py", "src/lib/forms.py", "tests/test_main.py")
+
+
+def test_an_answer_cites_the_files_that_it_names_so_that_no_other_can_be_meant():
+    answer = "See `src/app/main.py` (lines 3-9), test_main.py and ./src/lib/forms.py; not forms.py, x.py or ain.py."
+    assert cited(answer, PATHS) == ("src/app/main.py", "src/lib/forms.py", "tests/test_main.py")
+    assert cited("forms.py", PATHS) == ()
+
+
+def test_the_lines_of_a_question_are_the_definitions_that_its_answer_names_as_code(tmp_path):
+    text = "class Cart:\n    size = 0\n    def add(self):\n        pass\n    def drop(self):\n        pass\n"
+    rows = [
+        {"question": "How?", "answer": "`Cart.add()` of shop.py and `Cart`, not drop."},
+        {"question": "Which?", "answer": "None."},
+    ]
+    (tmp_path / "Benchmark").mkdir()
+    (tmp_path / "Benchmark" / "shop.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "questions")):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (one,) = questions(tmp_path, "shop", [document("lib/shop.py", text)])
+    assert (one.text, one.files) == ("How?", ("lib/shop.py",))
+    assert one.lines == {("lib/shop.py", line) for line in (1, 2, 3, 4)}
+
+
+def test_the_floor_reads_windows_of_sixty_lines_the_best_first():
+    floor = Floor([document("a.py", "x = 1\n" * 60 + "walrus = 2\n"), document("b.py", "y = 1\n")])
+    assert floor.windows("Where is walrus?") == [("a.py", range(61, 121))]
+    assert floor.files("Where is walrus?") == ["a.py"]
 
 
 # ---- questions from changelogs ---------------------------------------------------------------------------------------

@@ -124,6 +124,19 @@ def test_files_differ_before_chunks_repeat() -> None:
     assert paths("widget size", 10, files).count("big.py") == 5
 
 
+def test_what_is_to_be_read_has_all_places_of_the_best_file_before_a_worse_one() -> None:
+    body = "    value = widget_size\n" * 40
+    files = {
+        "big.py": "".join(f"def widget_{n}():\n{body}" for n in range(3)),
+        "small.py": "a, b = c, d\n" * 30 + "size = 1\n",
+    }
+    found = search(files)
+    assert [hit.path for hit in found.search("widget size", "c", 4).hits] == ["big.py", "small.py", "big.py", "big.py"]
+    passages = found.search("widget size", "c", 4, passages=True).hits
+    assert [hit.path for hit in passages] == ["big.py"] * 3 + ["small.py"]
+    assert [hit.score for hit in passages] == sorted((hit.score for hit in passages), reverse=True)
+
+
 def test_nothing_is_found_for_nothing() -> None:
     assert search().search("", "c") == SearchResult()
     assert search().search("?!", "c") == SearchResult()
