@@ -7,7 +7,7 @@ is bound to the tools that the floor tells of.
 import json
 
 import pytest
-from support.house import codebase, living, question, reply
+from support.house import codebase, living, question, reply, until
 
 from orchestrator.engine.builtin import quoter, shape
 
@@ -41,6 +41,8 @@ def house(request, models, tmp_path_factory):
         call = f'{begin}read_file{before}{{"path": "steps.py", "start": 5, "end": 6}}{end}'
         (folder / "ways.txt").write_text(f"{question('heron')}{call}\n")
         assert daemon.lore("load", folder, "--wait").returncode == 0
+        # The calls of answers that come before the engine has prepared the tools are not bound.
+        until(lambda: not asked(daemon)["choices"][0]["message"]["content"].startswith(begin.strip()))
         yield daemon, form
 
 

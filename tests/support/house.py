@@ -51,13 +51,15 @@ def write_vault(folder: Path, vault: str, code: str) -> Path:
 
 
 @contextmanager
-def living(models: Path, config: str = "", **options: Any) -> Iterator[PrivateDaemon]:
+def living(models: Path, config: str = "", *, real: bool = False, **options: Any) -> Iterator[PrivateDaemon]:
     """A running daemon, quick on a busy machine, with all of the quoter's window unless one is set. `config` is its
-    config.toml; `model` and `environment` as they are."""
+    config.toml; `model` and `environment` as they are. `real`: no fork, for who counts its memory: a fork's holds what
+    the others share."""
     with tempfile.TemporaryDirectory(prefix="lore-") as name:
         window = {} if "context" in config or "model" in options else WHOLE_WINDOW
         environment = {**ONE_THREAD, **window, **options.pop("environment", {})}
-        daemon = ForkedDaemon(Path(name), models=models, environment=environment, **options)
+        kind = PrivateDaemon if real else ForkedDaemon
+        daemon = kind(Path(name), models=models, environment=environment, **options)
         configure(daemon, config)
         try:
             yield daemon.start()

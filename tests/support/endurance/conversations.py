@@ -211,7 +211,7 @@ class Life:
 
 
 def conversations(amount: Amount) -> Iterator[Row]:
-    with living(amount.models, CONFIG) as daemon:
+    with living(amount.models, CONFIG, real=True) as daemon:
         life = Life(daemon, amount.chance())
         life.begin()
         with watched(daemon) as peaks:

@@ -15,7 +15,7 @@ MOST_FILES, MOST_THREADS = 8, 4
 
 
 def turns(amount: Amount) -> Iterator[Row]:
-    with living(amount.models, "[model]\ncontext = 4096\n[traces]\nbytes = 10000000\n") as daemon:
+    with living(amount.models, "[model]\ncontext = 4096\n[traces]\nbytes = 10000000\n", real=True) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         done, wrong, before, began = 0, 0, None, 0
         for number in amount.times():
