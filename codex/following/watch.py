@@ -32,9 +32,7 @@ from codex.trees.walk import DiskTree, is_linked_worktree
 _GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
 _GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
 _RULE_FILES = frozenset({GIT_IGNORE, LORE_IGNORE})
-_MOMENT_S = (
-    0.05  # events that come together are sorted together: each that wakes the thread takes Python's lock from others
-)
+_MOMENT_S = 0.05  # events that come together are sorted together: each waking takes Python's lock from others
 _MOST_LINKS = 40  # as the kernel follows; beyond it the path leads nowhere
 Folder = tuple[int, int]
 """Which folder a path means, whatever it is called: its device and its number there."""
