@@ -8,10 +8,10 @@ import ctypes
 import os
 from collections.abc import Mapping, Sequence
 
+import llama_cpp as lib
 import numpy as np
 
 from orchestrator.engine.backend import BackendError, Run
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.embedding.port import BATCH_TEXTS, Vectors, batch_tokens, window_of
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.memory import Rows

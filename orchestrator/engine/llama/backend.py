@@ -9,9 +9,10 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import llama_cpp as lib
+
 from governor.architectures import windows_have_ranges
 from orchestrator.engine.backend import Run
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.calls import written_with
 from orchestrator.engine.llama.grammars import Grammars

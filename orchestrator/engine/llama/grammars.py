@@ -11,11 +11,11 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import SchemaRefused
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.llama.calls import (
     ANY_NAME,
@@ -158,7 +158,6 @@ class Grammars:
 
     @cached_property
     def _tokenizer(self) -> "LLTokenizer":
-        import llama_cpp  # as llguidance has it
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         tokens = range(lib.llama_vocab_n_tokens(self._vocabulary))
@@ -168,7 +167,7 @@ class Grammars:
                 "the model's vocabulary has no end of text, so no answer could end where its schema does"
             )
         # llguidance calls it by its former name, which warns for each of 262,144 tokens.
-        llama_cpp.llama_token_get_attr = lib.llama_vocab_get_attr
+        lib.llama_token_get_attr = lib.llama_vocab_get_attr
         return lltokenizer_from_vocab(self._vocabulary, eos_token=ends)
 
 

@@ -7,12 +7,12 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
 from governor.footprint import window_cells
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.model_files import context_parameters
 from orchestrator.engine.llama.sampler import LlamaSampler

@@ -9,11 +9,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import llama_cpp as lib
+
 from governor.architectures import windows_have_ranges
 from governor.footprint import logit_rows, rows_together
 from governor.gguf import BY_NAME, Gguf, GgufError, read_gguf
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.loading import LoadProgress
 from orchestrator.engine.model import EngineSpec, FimTokens, KvOrigin, default_threads, sample_file, shards
@@ -71,7 +72,7 @@ def origin(spec: EngineSpec, header: Gguf | None = None) -> KvOrigin:
         "flash_attention": "on" if spec.flash_attention else "off",
         "windows": windows or "whole",
         "rope": rope or "as the file has it",
-        "build": f"{native.version()}-{native.identity()}",
+        "build": f"{lib.__version__}-{native.identity()}",
     }
     return KvOrigin(digest.hexdigest(), parts)
 

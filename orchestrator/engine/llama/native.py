@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from orchestrator.engine.bindings import lib
+import llama_cpp as lib
 
 log = logging.getLogger("llama.cpp")
 
@@ -30,7 +30,7 @@ WHOLE = 64 * 1024 * 1024  # bytes; larger ones hold the kernels of GPUs, and rea
 PIECE = 1024 * 1024
 
 # Looks also into the libraries that this one depends on, so ggml's functions are found here too.
-symbols: ctypes.CDLL = lib._lib
+symbols: ctypes.CDLL = lib.llama_cpp._lib
 
 
 class LogLines(threading.local):
@@ -109,12 +109,6 @@ def buffers_noted() -> Iterator[Buffers]:
 
 
 # -- which llama.cpp this is
-
-
-def version() -> str:
-    """As llama-cpp-python's own `__init__` says, which is read and not run."""
-    said = re.search(r'__version__ = "(.+)"', Path(lib.__file__).with_name("__init__.py").read_text())
-    return said[1] if said else ""
 
 
 @functools.cache

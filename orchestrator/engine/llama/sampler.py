@@ -7,11 +7,11 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.llama.grammars import Constraint
 from orchestrator.engine.messages import Sampling
 

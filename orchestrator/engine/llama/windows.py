@@ -5,8 +5,9 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import llama_cpp as lib
+
 from orchestrator.engine.backend import BackendError, Run
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.llama.memory import LlamaMemory, LoadedModel
 
 MOST_SEQUENCES = 256  # of one llama.cpp context

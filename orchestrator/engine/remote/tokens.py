@@ -105,8 +105,9 @@ class VocabularyTokens:
     ServerFault."""
 
     def __init__(self, path: Path) -> None:
-        from orchestrator.engine.bindings import lib
-        from orchestrator.engine.llama import native  # which a server that tokenises needs not
+        import llama_cpp as lib  # which a server that tokenises needs not
+
+        from orchestrator.engine.llama import native
         from orchestrator.engine.llama.model_files import chat_template, token_text
         from orchestrator.engine.vocab import Vocabulary
 

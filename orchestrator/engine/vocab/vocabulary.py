@@ -18,10 +18,10 @@ from enum import IntFlag
 from itertools import pairwise
 from typing import Any
 
+import llama_cpp as lib
 import numpy as np
 import tiktoken
 
-from orchestrator.engine.bindings import lib
 from orchestrator.engine.builtin.alphabet import to_bytes
 from orchestrator.engine.messages import well_formed
 

@@ -42,7 +42,7 @@ PRIVATE = {
 SPELLED = {
     "dulwich": r"\b_name_re\b",
     "lancedb": r"\btable\._table\b",
-    "llama_cpp": r"\blib\._lib\b",
+    "llama_cpp": r"\bllama_cpp\._\w+",
     "uvicorn": r"\buvicorn\.protocols\b",
     "watchdog": r"\bwatchdog\.observers\.inotify_c\b",
 }
