@@ -102,6 +102,7 @@ class Rendered:
         self._thoughts = Thoughts()
         self._open = OpenRows(*screen())
         self._before: Kind | None = None  # of the last piece that was printed
+        self._led = False  # the empty line above the open piece stands there: what it will be is guessed as it begins
         self._code: list[str] = []  # of the open code block, what decides how its next line is coloured
 
     def text(self, delta: str) -> None:
@@ -112,7 +113,10 @@ class Rendered:
             self._print(finished)
             delta = self._pieces.open
         if delta:
-            written(self._lead() + self._open.add(delta))
+            begins = not self._open.rows
+            if begins:
+                self._led = self._parted(self._pieces.kind)
+            written("\n" * (begins and self._led) + self._open.add(delta))
 
     def thought(self, delta: str) -> None:
         if self._open.rows:
@@ -129,10 +133,6 @@ class Rendered:
     def _finish(self) -> None:
         self._print(self._pieces.end())
 
-    def _lead(self) -> str:
-        """The empty line above an open piece that begins."""
-        return "\n" if not self._open.rows and self._parted(self._pieces.kind) else ""
-
     def _parted(self, kind: Kind) -> bool:
         return parted(self._before, kind)
 
@@ -141,7 +141,7 @@ class Rendered:
         from orchestrator.cli.markdown import CODE_CONTEXT, Page
 
         columns, rows = screen()
-        led = bool(self._open.rows)  # the empty line above the first piece stands there
+        led = self._led and bool(self._open.rows)
         output = [self._open.erase(columns)]
         page = Page(columns, self._link, coloured=coloured(sys.stdout), links=can_link(os.environ))
         for piece in pieces:

@@ -29,8 +29,8 @@ from orchestrator.wire.wording import wording
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-# Bytes: 100,000 paths of 50 characters take 11 MiB. JSON is read in one piece, and no other thread runs meanwhile: this
-# much takes 0.1 s where it is a manifest, and 0.4 s where it is made to harm.
+# Bytes: 100,000 paths of 50 characters take 11 MiB. JSON is read in one piece, and no other thread runs meanwhile: on a
+# slow core this much takes 0.13 s where it is a manifest, and 0.2 to 1.9 s where it is made to harm.
 MOST_MANIFEST = 16 << 20
 MOST_PARTS = 32  # that KV depends on
 PIECE = 1 << 20  # bytes that are held of a segment

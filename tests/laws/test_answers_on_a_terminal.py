@@ -4,7 +4,7 @@ import io
 import re
 from contextlib import redirect_stdout
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchestrator.cli.markdown import Page
@@ -130,6 +130,8 @@ def test_no_letter_of_an_answer_is_lost(text, columns):
 
 
 @given(ANSWERS, st.lists(st.integers(0, 10_000), max_size=8))
+@example("- \n\n```", [])
+@example("- a\n\n```\nb\n```\n", [5, 6])
 def test_a_terminal_ends_with_the_same_lines_however_an_answer_came(text, cuts):
     screen = Screen(80)
     with redirect_stdout(io.StringIO()) as terminal:

@@ -8,6 +8,6 @@ TIMES = 20 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 1
 
 
 def few(examples: int) -> settings:
-    """More than find a fault cost each run and find no other: `examples` is several times what it took until code that was
-    broken on purpose was noticed."""
+    """More than find a fault cost each run and find no other. For five laws `examples` is several times what it took until
+    code that was broken on purpose was noticed; for the others it is judged."""
     return settings(max_examples=TIMES * examples)

@@ -86,6 +86,7 @@ class Killing:
                 with suppress(httpx2.HTTPError, AssertionError):  # the daemon went
                     working.result()
         self.daemon.start()
+        reply(self.daemon, "/v1/resume", {})  # a pause outlasts the daemon
         self.check(work.__name__)
 
     def end(self, over: bool) -> None:
