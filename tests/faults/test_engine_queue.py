@@ -45,6 +45,14 @@ def queued(daemon):
     return sum(reply(daemon, "/v1/status")["queue"].values())
 
 
+def connections(daemon):
+    """How many are connected to its socket, as the kernel counts: nobody is asked, which would be one more."""
+    return sum(
+        line.split()[5] == "03" and line.endswith(str(daemon.socket))
+        for line in Path("/proc/net/unix").read_text().splitlines()
+    )
+
+
 def test_who_comes_to_a_full_line_is_told_when_to_come_again(narrow):
     first = begun(narrow, *LONG)
     assert first_words(first)
@@ -62,6 +70,7 @@ def test_who_comes_to_a_full_line_is_told_when_to_come_again(narrow):
 
 def test_a_daemon_that_is_stopped_while_a_floor_is_computed_waits_for_nobody_who_waits(house):
     watching = begun(house, "load", house.folder / "large", "--wait")
+    until(lambda: connections(house) >= 1)
     asked = []
     asking = threading.Thread(target=lambda: asked.append(post(house, "lore/large")))
     asking.start()

@@ -63,11 +63,13 @@ def test_who_may_not_write_is_told_so_and_its_own_files_are_shown_as_they_are_he
 
 def test_while_the_storage_is_lost_questions_are_answered_with_a_notice_and_nothing_is_lost(writer, storage):
     storage.is_lost()
-    began = time.monotonic()
     try:
+        # What it answered a moment ago is believed, and a small index is in memory by now.
+        until(lambda: INDEX in writer.lore("search", "walrus", "-c", "vaults").stderr)
+        began = time.monotonic()
         asked = writer.lore("ask", "Where is zebra opened?", "-c", "vaults", "--json", "--strategy", "RAG")
         searched = writer.lore("search", "walrus", "-c", "vaults")
-        assert time.monotonic() - began < 90
+        assert time.monotonic() - began < 60
         answered = json.loads(asked.stdout)
         assert asked.returncode == 0 and answered["answer"]
         assert any(f"{INDEX} cannot be reached" in action for action in answered["lore"]["governor"]["actions"]), asked
