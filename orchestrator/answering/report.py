@@ -7,7 +7,7 @@ from dataclasses import replace
 from formatters.context import StrategyView
 from governor.budget import MemoryBudget
 from orchestrator.answering.question import PreparedQuestion
-from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier, prompt_s
+from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier, first_token_s
 from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.errors import LoreError
 from orchestrator.karma.recall import MEMORY_NODES
@@ -273,6 +273,7 @@ def prefetch_report(prefetch: Prefetch) -> PrefetchReport:
 
 
 def first_token_ms(counters: Mapping[str, float], computed: int, tokens: int) -> float | None:
-    """Milliseconds to compute the last `computed` of so many prompt tokens; None where nothing was measured yet."""
-    seconds = prompt_s(counters, tokens - computed, tokens)
+    """Milliseconds until an answer begins, where the last `computed` of so many prompt tokens are computed; None where
+    nothing was measured yet."""
+    seconds = first_token_s(counters, tokens - computed, tokens)
     return None if seconds is None else round(1000 * seconds, 1)

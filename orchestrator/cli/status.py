@@ -118,7 +118,7 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
         return held / tokens, "paused" if away["cause"] == "pause" else "asleep: the next question wakes the model"
     if held == tokens:
         whole = codex.get("tier") == "full"  # else passages are read first, of which nobody knows how many
-        first = seconds_for(costs, tokens, tokens + QUESTION) if whole else None
+        first = first_token_for(costs, tokens, tokens + QUESTION) if whole else None
         return 1.0, "ready" + (f", first token in about {seconds(1000 * first)}" if first is not None else "")
     most = seconds_for(costs, held, tokens)
     computed = f", in {about(most)} at most" if most is not None else ""
@@ -146,11 +146,17 @@ def held_of(codex: str, pools: Sequence[Report]) -> int:
 
 
 def seconds_for(costs: Report, begin: int, end: int) -> float | None:
-    """To compute the tokens [begin, end) of a prompt, by the engine's own counters; none before it has measured: as
-    `lore plan` predicts it."""
+    """To compute the tokens [begin, end) of a prompt, by the engine's own counters; none before it has measured."""
     empty = costs.get("ms_per_token_empty") or 0.0
     per_token = empty + (costs.get("ms_per_token_cell") or 0.0) * (begin + end) / 2
     return (end - begin) * per_token / 1000 if empty else None
+
+
+def first_token_for(costs: Report, begin: int, end: int) -> float | None:
+    """As `lore plan` predicts it: the last token costs what a step of an answer does."""
+    prompt = seconds_for(costs, begin, end - 1)
+    step_ms = (costs.get("ms_per_answer_empty") or 0.0) + (costs.get("ms_per_answer_cell") or 0.0) * end
+    return None if prompt is None else prompt + step_ms / 1000
 
 
 def time_left(left_s: float | None) -> str:

@@ -187,6 +187,8 @@ def size(number: float) -> str:
 
 
 def seconds(milliseconds: float) -> str:
+    if 0 < milliseconds < 1:
+        return "under 1 ms"
     return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 

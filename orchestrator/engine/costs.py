@@ -85,9 +85,9 @@ class Costs:
         step, row, walk, pair, head = self._curve
         return max(0.02, step + row * rows + (walk + pair * rows) * cells + head * outputs)
 
-    def prefill(self, batch: int) -> PrefillCost:
-        """Of one prompt token in full steps of `batch` rows."""
-        empty, walked = self.milliseconds(batch, 0), self.milliseconds(batch, MANY)
+    def prefill(self, batch: int, outputs: int = 0) -> PrefillCost:
+        """Of one token in full steps of `batch` rows."""
+        empty, walked = self.milliseconds(batch, 0, outputs), self.milliseconds(batch, MANY, outputs)
         return PrefillCost(empty / batch, (walked - empty) / batch / MANY)
 
     def learn(self, rows: int, cells: int, milliseconds: float, outputs: int = 0) -> None:

@@ -472,6 +472,17 @@ def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | Non
     return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000
 
 
+def first_token_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
+    """Seconds until an answer begins behind a prompt whose positions [begin, end) are computed; None as above.
+
+    A token's share of a full step is the least that it takes. The last one comes in a step that is seldom full, and costs
+    what a step of an answer does: most of the time of a short question.
+    """
+    prompt = prompt_s(counters, begin, max(begin, end - 1))
+    step_ms = counters.get("ms_per_answer_empty", 0.0) + counters.get("ms_per_answer_cell", 0.0) * end
+    return None if prompt is None else prompt + step_ms / 1000
+
+
 FromChild = (
     ModelLoading
     | EngineReady

@@ -316,7 +316,7 @@ class Loop:
     def _figures(self) -> dict[str, float]:
         """Counters by name, and the milliseconds of a prompt token in a full step: in the fullest pool, in an empty one,
         and by cell; those of a step of one answer, and whether any were learned."""
-        cost, answer = self._prefill_cost(), self.costs.prefill(1)
+        cost, answer = self._prefill_cost(), self.costs.prefill(1, outputs=1)
         cells = max((pool.cells_used() for pool in self.pools.by_name.values()), default=0)
         per_token = {
             "ms_per_token": cost.per_token(cells, cells),

@@ -37,7 +37,13 @@ def test_times_are_milliseconds_and_the_speed_is_the_last_inference_s() -> None:
 
 
 def test_the_first_token_comes_when_what_is_not_cached_is_computed():
-    assert first_token_ms({"ms_per_token_empty": 2.0}, 50, 1_000) == 100.0
+    assert first_token_ms({"ms_per_token_empty": 2.0}, 50, 1_000) == 98.0
+
+
+def test_its_last_token_costs_what_a_step_of_an_answer_does():
+    costs = {"ms_per_token_empty": 2.0, "ms_per_answer_empty": 20.0, "ms_per_answer_cell": 0.01}
+    assert first_token_ms(costs, 50, 1_000) == 98.0 + 20.0 + 10.0
+    assert first_token_ms(costs, 1, 1_000) == 30.0
 
 
 def test_nothing_is_predicted_before_anything_was_measured():

@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from orchestrator.cli.status import bar, codex_lines, readiness, short_page
 
-COSTS = {"ms_per_token_empty": 2.0, "ms_per_token_cell": 0.0001}
+COSTS = {"ms_per_token_empty": 2.0, "ms_per_token_cell": 0.0001, "ms_per_answer_empty": 20.0}
 POOL = {"name": "lorekeep@1a2b3c4d5e6f/demo", "evictable": 8_000, "leased": 100}
 DEMO = {"name": "demo", "tier": "full", "floor_tokens": 8_000, "fresh": "watched"}
 
@@ -29,7 +29,7 @@ def now(*codices, pools=(POOL,), costs=COSTS, **more):
 
 def test_a_codex_whose_prefix_is_there_says_when_it_answers():
     share, words = readiness(DEMO, now(DEMO))
-    assert (share, words) == (1.0, "ready, first token in about 179 ms")
+    assert (share, words) == (1.0, "ready, first token in about 197 ms")
     assert readiness(DEMO, now(DEMO, costs={})) == (1.0, "ready")
 
 
@@ -68,7 +68,7 @@ def test_at_twenty_columns_no_line_of_a_codex_is_longer():
     lines = codex_lines(DEMO, now(DEMO), 20, full=True).splitlines()
     assert lines[0] == "demo  █████"
     assert max(map(len, lines)) <= 20
-    assert " ".join(line.strip() for line in lines[1:]) == "ready, first token in about 179 ms"
+    assert " ".join(line.strip() for line in lines[1:]) == "ready, first token in about 197 ms"
 
 
 @given(some.floats(0, 1), some.integers(2, 40))
