@@ -61,12 +61,14 @@ def test_a_plan_names_the_frame_the_memories_and_how_many_were_looked_for(house)
     assert f"{added['id']} decision: We decided on SQLite for storage." in page
 
 
-def test_a_greeting_looks_up_nothing_and_the_plan_says_by_which_rule(house):
+@pytest.mark.parametrize("said", ["hey", "perfect!"])
+def test_a_greeting_and_thanks_look_up_nothing_and_the_plan_says_by_which_rule(house, said):
     add(house, "hey is what horses eat.")
-    plan = reply(house, "/v1/plan", {"model": "lore", "messages": [{"role": "user", "content": "hey"}]})
+    add(house, "We chose a perfect hash for the names.", "--kind", "decision")
+    plan = reply(house, "/v1/plan", {"model": "lore", "messages": [{"role": "user", "content": said}]})
     assert plan["retrieval_plan"]["memories"] == {}
     assert plan["relevance"]["mode"] == "ACKNOWLEDGE"
-    assert plan["relevance"]["excluded"]["facts"] == "mask masks.ACKNOWLEDGE"
+    assert plan["relevance"]["excluded"]["decisions"] == "mask masks.ACKNOWLEDGE"
     assert plan["memories"] == []
 
 

@@ -30,7 +30,8 @@ def decided(
 
 def test_a_first_greeting_keeps_the_memories_and_skills_out() -> None:
     found = decided("Hello!", tokens=2)
-    assert not [name for name in ("episodic_memory", "facts", "gists", "working_memory") if found.wants(name)]
+    kept_out = ("episodic_memory", "facts", "decisions", "procedures", "gists", "working_memory", "available_skills")
+    assert not [name for name in kept_out if found.wants(name)]
     assert found.excluded["facts"] == Decided("mask", "masks.ACKNOWLEDGE")
 
 
