@@ -1,4 +1,4 @@
-"""The running program: the service that the routes see, and the order in which its parts start and stop."""
+"""The running program: what the routes call, and the order in which its parts start and stop."""
 
 import asyncio
 import logging
@@ -99,7 +99,11 @@ IMPORT_AFTER_S = 0.3  # seconds for what the daemon was started for, such as a `
 
 @dataclass
 class Program:
-    """One model with all that was loaded: implements `service.Service`, starts and stops.
+    """One model with all that was loaded: starts, stops, and is what the routes call.
+
+    Every method may raise LoreError. Streams end by themselves; closing one early cancels what it runs. The routes hold
+    to the scopes. `principal` is for what depends on who asks: of codices that it may not read nothing is told, and a name
+    of one is not found.
 
     `exchange` puts a program with another model in this one's place. `import_agent` imports what the first question
     needs, in any thread.
@@ -243,7 +247,7 @@ class Program:
     # -- loading
 
     def load(self, principal: Principal, request: LoadBody) -> AsyncIterator[LoadEvent]:
-        """Loads or updates a codex. Leaving the stream leaves the load running. Raises LoreError."""
+        """Loads or updates a codex. Closing the stream does not stop the load; `cancel_load` does."""
         return self._needing_the_engine(self.loader.load(principal, request))
 
     def reload(self, principal: Principal, name: str) -> AsyncIterator[LoadEvent]:
@@ -266,6 +270,8 @@ class Program:
                     yield event
 
     async def offer(self, principal: Principal, body: OfferBody) -> OfferReply:
+        """What of a codex's files the daemon has not yet. Raises InvalidRequest for names that leave the codex, and for too
+        much."""
         name = sent_name(principal, body.name)
         files = tuple(SentFile(one.path, one.size, one.sha256, one.volatility) for one in body.files)
         given = FilesOffer(files, body.skipped, TreeState(body.branch, body.revision, body.dirty))
@@ -274,10 +280,12 @@ class Program:
         return OfferReply(codex=name, wanted=tuple(wanted))
 
     async def take_files(self, principal: Principal, name: str, body: bytes) -> int:
+        """Keeps files that were offered. Raises InvalidRequest where they are others."""
         with translated():
             return await asyncio.to_thread(self.library.sent.take, sent_name(principal, name), body)
 
     async def sent_changed(self, principal: Principal, name: str) -> CodexReport:
+        """What was offered last is what the codex has now. Raises NotFound, InvalidRequest while files are missing."""
         whole = await self.lifecycle.own(principal, sent_name(principal, name))
         async with self.residents.disk(whole):
             with translated():
@@ -286,7 +294,8 @@ class Program:
         return await self.codex(principal, whole)
 
     async def cancel_load(self, principal: Principal, name: str) -> Cancelled:
-        """Ends a load, or the computing of the floor that one left in the background. Raises NotFound, Conflict."""
+        """Ends a load, or the computing of the floor that one left in the background, and returns when it has ended. Raises
+        NotFound, Conflict."""
         name = await self.lifecycle.own(principal, name, self.loads.names())
         if self.loads.find(name) is None and await self.residents.halt(name):
             return Cancelled(cancelled=name, what="floor")
@@ -326,12 +335,14 @@ class Program:
         return self.codex_report(state or await self.lifecycle.ensure_built(name))
 
     async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:
+        """Lines of at most so many characters. Raises NotFound."""
         name = await self.lifecycle.named(principal, name)
         found = await asyncio.to_thread(self.maps.of, name, most)
         lines = tuple(MapLine(path=path, line=line) for path, line in found.lines.items())
         return CodexMap(files=lines, left_out=found.left_out)
 
     async def codex_costs(self, principal: Principal, name: str, most: int) -> CodexCosts:
+        """Of at most so many files. Raises NotFound, NotReady."""
         name = await self.lifecycle.named(principal, name)
         state, ready = self.residents.get(name), self.model_ready()
         if state is None or not ready.done() or self.client.state is not ChildState.READY:
@@ -339,6 +350,7 @@ class Program:
         return await asyncio.to_thread(self.reports.costs, state, ready.result().count_in_thread, most)
 
     def export_floor(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
+        """An archive of the codex's floor, computed where it is not resident. Faults come before the first piece."""
         return self._needing_the_engine(self._exported(principal, name), waits=False)
 
     async def _exported(self, principal: Principal, name: str) -> AsyncIterator[bytes]:
@@ -351,6 +363,7 @@ class Program:
                 yield piece
 
     async def import_floor(self, body: AsyncIterator[bytes]) -> ImportedFloor:
+        """What such an archive held, once prompts find it; all or nothing."""
         self._refuse_elsewhere("floors")
         if (away := self.yielding.paused) is not None:
             raise paused(away)
@@ -359,6 +372,7 @@ class Program:
             return await self.floor_files.imported(body)
 
     async def drop(self, principal: Principal, name: str) -> None:
+        """Of another user's only with `admin`. Raises NotFound, NotPermitted, Conflict."""
         name = await self.lifecycle.own(principal, name)
         with self.loads.dropping(name):
             self.watchers.forget(name)
@@ -379,6 +393,7 @@ class Program:
         return found.model_copy(update={"notices": (choice, *found.notices)}) if choice else found
 
     async def symbols(self, principal: Principal, body: SymbolsBody) -> SymbolsReply:
+        """Of the codex's current generation. Raises NotFound, NotReady where its files are still being read."""
         name, choice = await self.lifecycle.choose(principal, body.codex, body.cwd)
         if name is None:
             raise NotFound("the bare model has no files", "name a codex with -c")
@@ -391,6 +406,7 @@ class Program:
         )
 
     async def read(self, principal: Principal, body: ReadBody) -> FileLines:
+        """Of the codex as it answers now. Raises NotFound for what is no file of it, or has no such line."""
         name, choice = await self.lifecycle.choose(principal, body.codex, body.cwd)
         if name is None:
             raise NotFound("the bare model has no files", "name a codex with -c")
@@ -399,6 +415,7 @@ class Program:
         return FileLines.of(found, path=path, notices=(choice,) if choice else ())
 
     async def consult(self, principal: Principal, body: StrategyBody) -> StrategyState:
+        """Whether a text should be read whole or searched. Raises NotReady where no window is known."""
         window = body.model_context_length or self.texts.window
         if window is None:
             raise NotReady(
@@ -423,12 +440,14 @@ class Program:
         return (await asyncio.to_thread(self.library.catalog.generation, name)).state.branch
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Raises NotFound where no model is configured that embeds."""
         with self.yielding.question():
             return await self.meaning.embed(texts)
 
     # -- plain text
 
     async def window(self) -> int | None:
+        """Tokens of prompt and answer together; None before a model is loaded."""
         return self.texts.window
 
     async def props(self) -> PropsReply:
@@ -438,6 +457,7 @@ class Program:
         return self.texts.continued(ask)
 
     async def tokens_of(self, text: str) -> Sequence[int]:
+        """Ids of a text as content. This and the next raise NotReady before a model is loaded."""
         with self.yielding.question():
             return await self.texts.tokens_of(text)
 
@@ -448,12 +468,14 @@ class Program:
     # -- giving the memory away
 
     async def pause(self, why: str, seconds: float | None) -> PauseReply:
+        """Returns when nothing of the memory is the engine's. Without `seconds` until `resume`."""
         self._refuse_elsewhere("pause")
         with kept():
             pause = await self.yielding.pause(why, seconds)
         return PauseReply(name=pause.name, away=self.about.away())
 
     async def hold(self, why: str, seconds: float | None, name: str) -> AsyncIterator[AwayEvent]:
+        """A pause that lasts until `resume`, also when the iterator is closed. `name`: one that a daemon before began."""
         self._refuse_elsewhere("pause")
         with kept():
             async with aclosing(cast(Any, self.yielding.hold(why, seconds, name))) as pauses:
@@ -467,6 +489,7 @@ class Program:
             raise Conflict(f"{WHAT_IS_HERE[what]}: the memory is that of {remote.name} (engine.url)", hint)
 
     def resume(self, name: str | None = None) -> ResumeReply:
+        """Ends one pause, or whatever keeps the engine away."""
         ended = self.yielding.end(name)
         return ResumeReply(ended=tuple(pause.why for pause in ended), engine=self.client.state.value)
 
@@ -491,15 +514,18 @@ class Program:
     async def put_identity(
         self, principal: Principal, name: str, text: str, *, dry_run: bool, keep: bool = False
     ) -> IdentityChange:
+        """Writes its file, or with `dry_run` only tells what the change costs."""
         changed = await self.identity_files.change(name, text, dry_run=dry_run, keep=keep)
         return visible.identity_change(principal, changed)
 
     # -- models, and what the daemon says of itself
 
     async def models(self) -> list[ModelRow]:
+        """All at hand. Reads the header of every file, which takes a quarter of a second: no question may wait for it."""
         return await self.about.models()
 
     async def loaded_model(self) -> str:
+        """The id of the one that answers, or will once it is loaded."""
         return self.about.model.setting
 
     async def model(self, principal: Principal, name: str) -> ModelReport:
@@ -507,6 +533,8 @@ class Program:
         return visible.model(principal, found)
 
     async def use_model(self, name: str) -> AsyncIterator[ModelEvent]:
+        """The running daemon changes to this model. Progress; then the change, when it is loaded; then progress of
+        building codices. Closing it leaves the change in effect."""
         if (away := self.yielding.paused) is not None:
             raise paused(away)
         setting = await asyncio.to_thread(setting_of, name, self.about.folder)
@@ -517,6 +545,7 @@ class Program:
     def measure_kv(
         self, principal: Principal, codex: str | None, cwd: str
     ) -> AsyncIterator[KvLossProgress | KvLossEvent]:
+        """Measures on a codex what the type of KV changes, and keeps it. Raises NotReady where there is no room."""
         return self._needing_the_engine(self._kv_measured(principal, codex, cwd), waits=False)
 
     async def _kv_measured(
@@ -535,9 +564,11 @@ class Program:
                 yield event
 
     async def context(self) -> ContextReport:
+        """How long a text the model follows. Waits for it to be loaded."""
         return await self.meter.report()
 
     def measure_context(self, *, again: bool) -> AsyncIterator[MeasureEvent]:
+        """Closing the stream ends it; what was measured is kept."""
         return self._needing_the_engine(self.meter.measure(again=again), waits=False)
 
     async def floors(self) -> tuple[ColdFloor, ...]:
@@ -554,12 +585,16 @@ class Program:
         return self.about.cache()
 
     async def engine_work(self, principal: Principal) -> EngineWork:
+        """Waits for no model."""
         return visible.work(principal, await self.about.work(self.reports.floors.codex_of))
 
     async def client_stats(self, principal: Principal) -> ClientStats:
+        """What the asking user's clients made of the cache."""
         return ClientStats(clients=self.answers.clients.rows(principal.uid))
 
     async def events(self, principal: Principal) -> AsyncIterator[ReplyShape]:
+        """What changes from now on; the first reports the present state. Nothing of codices that the principal may not
+        read. Endless: the client ends it."""
         async with aclosing(cast(Any, self.about.events(self.silenced))) as events:
             async for event in events:
                 if (told := visible.event(principal, event)) is not None:

@@ -40,7 +40,7 @@ KEPT: Mapping[DataName, str] = {
 
 @dataclass(frozen=True)
 class UserRecords:
-    """Implements `service.Records`. `rules` of relevance: None where they cannot be used. `checkpoints`: their folder,
+    """Every method may raise LoreError. `rules` of relevance: None where they cannot be used. `checkpoints`: their folder,
     which holds those of all users."""
 
     conversations: SessionStore
@@ -59,6 +59,7 @@ class UserRecords:
         return await asyncio.to_thread(self.conversations.export, principal.uid, name)
 
     async def search_sessions(self, principal: Principal, query: str, n: int) -> list[SessionHit]:
+        """Messages of the asking user's conversations."""
         return await asyncio.to_thread(self.conversations.find, principal.uid, query, n)
 
     async def rename_session(self, principal: Principal, name: str, new: str) -> None:
@@ -83,26 +84,31 @@ class UserRecords:
         return await asyncio.to_thread(self.learned.all_of, principal.uid, kind, whole, state)
 
     async def review_memories(self, principal: Principal) -> tuple[MemoryView, ...]:
+        """What a person should look at: proposals, and what may be outdated."""
         return await asyncio.to_thread(self.learned.review, principal.uid)
 
     async def memory(self, principal: Principal, id: str) -> MemoryView:  # noqa: A002 - the record's own word
         return await asyncio.to_thread(self.learned.get, principal.uid, id)
 
     async def add_memory(self, principal: Principal, body: MemoryBody) -> MemoryView:
+        """As it stands then: the same again confirms one, another value supersedes one."""
         named = None if body.codex == BARE else body.codex
         codex = named if body.imported else await self._codex_meant(principal, body.codex, body.cwd)
         return await asyncio.to_thread(self.learned.add, principal.uid, principal.sigil, codex, body)
 
     async def import_memories(self, principal: Principal, body: MemoriesBody) -> MemoriesImported:
+        """All or nothing; what is here already stays as it is."""
         return await asyncio.to_thread(self.learned.add_all, principal.uid, principal.sigil, body.memories)
 
     async def change_memory(self, principal: Principal, id: str, body: MemoryChange) -> MemoryView:  # noqa: A002
         return await asyncio.to_thread(self.learned.change, principal.uid, id, body)
 
     async def forget_memory(self, principal: Principal, id: str) -> str:  # noqa: A002
+        """Deletes it for good. Gives its whole id."""
         return await asyncio.to_thread(self.learned.forget, principal.uid, id)
 
     async def forget_codex(self, principal: Principal, name: str) -> int:
+        """Deletes the asking user's memories of a codex, loaded or not, for good. Gives their number."""
         whole = await self._codex_noted(principal, name)
         return await asyncio.to_thread(self.learned.forget_codex, principal.uid, whole)
 
@@ -112,17 +118,21 @@ class UserRecords:
         return await asyncio.to_thread(search, principal.uid, codex, body.query, body.kind, body.n)
 
     async def memory_stats(self, principal: Principal) -> MemoryStats:
+        """How well the asking user's memories work."""
         return await asyncio.to_thread(self.learned.figures, principal.uid)
 
     # -- traces
 
     async def traces(self, principal: Principal, most: int, before: str | None = None) -> list[TraceRow]:
+        """The asking user's, the newest first; those older than the trace `before`. No method gives another user's. Raises
+        NotFound for an unknown `before`."""
         return await self.traced.run(lambda store: store.all_of(principal.uid, most, before))
 
     async def trace(self, principal: Principal, name: str, *, prompt: bool = False) -> TraceReport:
         return await self.traced.run(lambda store: store.get(principal.uid, name, prompt=prompt))
 
     async def relevance_stats(self, principal: Principal, *, suggest: bool) -> RelevanceStats:
+        """Whether the rules of relevance pay, by the asking user's turns."""
         figures = await self.traced.run(lambda store: store.relevance_figures(principal.uid))
         return relevance_stats(figures, self.rules if suggest else None)
 
@@ -130,6 +140,7 @@ class UserRecords:
         return await self.traced.run(lambda store: store.difference(principal.uid, before, after))
 
     async def vote(self, principal: Principal, name: str, body: FeedbackBody) -> FeedbackReply:
+        """Keeps it, and moves the trust of the memories that the answer was shown."""
         before, trace = await self.traced.run(lambda store: store.vote(principal.uid, name, body.vote, body.note))
         voted = VotedAnswer(
             uid=principal.uid,
@@ -150,10 +161,12 @@ class UserRecords:
     # -- what is kept, and its deletion
 
     async def kept_data(self, principal: Principal) -> KeptReply:
+        """The asking user's traces and sessions, and with `admin` the cache of all."""
         names: tuple[DataName, ...] = ("traces", "sessions", *(("cache",) if principal.may("admin") else ()))
         return KeptReply(kept=tuple([await self._kept_data(principal.uid, name) for name in names]))
 
     async def purge(self, principal: Principal, name: DataName) -> KeptData:
+        """Deletes it for good. Gives it as it was."""
         before = await self._kept_data(principal.uid, name)
         if name == "traces":
             await self.traced.run(lambda store: store.purge(principal.uid))

@@ -53,10 +53,10 @@ codices:             formatters governor codex engine engine.checkpoints engine.
 waking:              errors machine model codices
 answering:           formatters governor codex engine engine.client errors wire service prompt relevance karma machine model codices
 reports:             formatters governor codex engine engine.builtin engine.client engine.embedding engine.llama errors wire service prompt relevance karma settings plugins instance machine model codices
-api:                 engine errors cancellation wire service settings instance reports
 records:             wire service prompt relevance karma codices answering reports
-preflight:           errors relevance settings plugins model api
 program:             codex engine engine.client errors wire service prompt relevance karma machine model codices waking answering records reports
+api:                 engine errors cancellation wire service settings instance reports program
+preflight:           errors relevance settings plugins model api
 model_switch:        codex errors wire service settings model codices api program
 bootstrap:           formatters codex engine.builtin errors keys wire service prompt relevance karma settings plugins machine model codices waking answering records reports program
 daemon:              errors logs wire settings instance systemd model codices api program model_switch bootstrap

@@ -1,1 +1,1 @@
-"""HTTP in front of the port `orchestrator.service.Service`: routes, peers, sockets. Nothing here decides."""
+"""HTTP in front of `orchestrator.program`: routes, peers, sockets. Nothing here decides."""

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -26,9 +26,12 @@ from orchestrator.api.names import REFUSE
 from orchestrator.api.sigils import STATE_KEY, Peer, Sigils
 from orchestrator.errors import Full, LoreError, NotPermitted
 from orchestrator.reports.turns import TurnMeter
-from orchestrator.service import Principal, Service
+from orchestrator.service import Principal
 from orchestrator.wire.answers import Waiting
 from orchestrator.wire.places import HEADER
+
+if TYPE_CHECKING:
+    from orchestrator.program import Program
 
 DEFAULT_QUEUE = 256  # asks that may wait
 DEFAULT_MAX_BODY = 32 * 1024 * 1024
@@ -125,7 +128,7 @@ routes = [
 
 
 def create_app(
-    service: Service,
+    service: "Program",
     sigils: Sigils,
     *,
     version: str,

@@ -10,7 +10,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
@@ -21,12 +21,15 @@ from starlette.types import Message, Receive, Scope, Send
 
 from orchestrator.cancellation import unless
 from orchestrator.errors import InvalidRequest, LoreError, NotPermitted, NotReady
-from orchestrator.service import Principal, Service
+from orchestrator.service import Principal
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
 from orchestrator.wire.openapi import QueryParameter
 from orchestrator.wire.replies import ErrorReply, Fault
 from orchestrator.wire.wording import complaint
+
+if TYPE_CHECKING:
+    from orchestrator.program import Program
 
 T = TypeVar("T")
 Schema = type[BaseModel]
@@ -75,9 +78,9 @@ class ApiCall:
     principal: Principal
 
     @property
-    def service(self) -> Service:
+    def service(self) -> "Program":
         """What is behind the routes now: another model puts another in its place."""
-        found: Service = self.request.app.state.service
+        found: Program = self.request.app.state.service
         return found
 
     @property

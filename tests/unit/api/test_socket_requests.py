@@ -8,7 +8,8 @@ import httpx2
 import pytest
 from support.small_service import REFUSALS, SmallService
 
-from orchestrator.service import Service, ToolChoice
+from orchestrator.program import Program
+from orchestrator.service import ToolChoice
 
 CHAT = "/v1/chat/completions"
 TOOL = {"name": "open"}
@@ -28,13 +29,11 @@ def allowed(mode, *tools):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, held in vars(Service).items() if inspect.isfunction(held) and name[0] != "_"]
+    "name", [name for name in vars(SmallService) if name[0] != "_" and inspect.isfunction(getattr(Program, name, None))]
 )
-def test_the_small_service_has_the_port_s_methods_with_its_parameters(name):
-    assert (
-        inspect.signature(getattr(SmallService, name)).parameters
-        == inspect.signature(getattr(Service, name)).parameters
-    )
+def test_the_small_service_has_the_program_s_methods_with_its_parameters(name):
+    own, real = (inspect.signature(getattr(holder, name)) for holder in (SmallService, Program))
+    assert own.parameters == real.parameters
 
 
 @pytest.mark.parametrize("stream", [False, True])
