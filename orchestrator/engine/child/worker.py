@@ -74,6 +74,8 @@ IDLE_SECONDS = 0.5  # without a message, before the audit: a question that follo
 LONG_TEXTS = 100_000  # characters of one call; fewer are tokenised in hundredths of a second
 SWITCH_SECONDS = 0.0005  # that a thread keeps the interpreter: Python's own 5 ms are 40 for a step with its calls
 _SET_PARENT_DEATH_SIGNAL = 1
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in glibc's malloc.h
+_LARGE = 4 << 20  # bytes; above a row of logits of the largest vocabularies, which is copied for each token
 
 log = logging.getLogger("lorekeep.engine")
 
@@ -83,6 +85,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the daemon's to answer
     sys.setswitchinterval(SWITCH_SECONDS)
     die_with_parent()
+    give_back_at_once()
     threading.excepthook = thread_failed
     wire = Wire(socket.socket(fileno=int(sys.argv[1])))
     messages = wire.receive()
@@ -151,6 +154,18 @@ def store_of(backend: Backend, spec: EngineSpec, written: Callable[[], None]) ->
 def die_with_parent() -> None:
     """A daemon that is killed must not leave a child that holds its GPU."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def give_back_at_once() -> None:
+    """From now on a large block is returned to the kernel as soon as it is freed.
+
+    Left alone, glibc puts blocks of up to 32 MiB into its heap once such were freed. Contexts of small pools came and went
+    there, and left 60 MB of holes, which no limit counts. No effect without `mallopt` in the C library.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _LARGE)
+        mallopt(_TRIM_THRESHOLD, 2 * _LARGE)  # which no longer follows the other by itself: rows of logits come and go
 
 
 class Worker:
