@@ -83,7 +83,8 @@ class Demand:
 
 @dataclass(frozen=True)
 class Ours:
-    """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do not report memory by process.
+    """The engine's own figures. `held`: bytes of the memory that counts, for drivers that do not report memory by process;
+    `mapped`: of these, pages of files, which the kernel counts as free.
 
     `pids` are the daemon's and the engine child's. `demand` is None while no model is chosen. `away`: the engine has given
     its memory away. Where a GPU's memory counts, `elsewhere` are bytes of RAM that the embedding model and what binds
@@ -95,6 +96,7 @@ class Ours:
 
     pids: frozenset[int] = frozenset()
     held: int = 0
+    mapped: int = 0
     demand: Demand | None = None
     elsewhere: int = 0
     elsewhere_held: int = 0
@@ -102,6 +104,11 @@ class Ours:
     served: int | None = None
     measured: int | None = None
     queue: float | None = None
+
+    @property
+    def used(self) -> int:
+        """Bytes that are not free."""
+        return self.held - self.mapped
 
 
 @dataclass(frozen=True)
@@ -229,7 +236,7 @@ def next_outlook(before: Outlook | None, snapshot: SensorSnapshot, ours: Ours, s
     memory, limit, overhead = memory_of(snapshot, settings.memory.gpu), before.limit, before.overhead
     if memory is not None:
         overhead = _overhead(overhead, memory, ours)
-        memory = replace(memory, own=max(memory.own or 0, ours.held))
+        memory = replace(memory, own=max(memory.own or 0, ours.used))
         if limit is None or ours.away:  # memory that is ours counts as free
             limit = max(limit or 0, limit_bytes(settings.memory.vram_limit, memory.free + (memory.own or 0)))
     planned, unplanned = _planned(replace(before, limit=limit, overhead=overhead), memory, snapshot, ours, settings)
@@ -313,7 +320,7 @@ def _overhead(before: int | None, memory: MemoryReading, ours: Ours) -> int | No
     pools sooner or later than the engine does."""
     if before is not None or ours.demand is None or ours.demand.buffers is None:
         return before
-    return max(0, (memory.own or 0) - ours.held)
+    return max(0, (memory.own or 0) - ours.used)
 
 
 def _planned(

@@ -94,6 +94,8 @@ class KvOrigin:
 class ModelInfo:
     """What the loaded model is. `kv_bytes_per_token` is measured on the loaded context.
 
+    `mapped_bytes`: of its weights, where RAM holds them, those that are pages of their file, which counts as free memory.
+
     `pool_tokens`: what a pool costs beside its cells, in tokens; the windows of sliding layers in a small cache.
     """
 
@@ -113,6 +115,7 @@ class ModelInfo:
     device: str  # "CPU", or the GPU's name
     gpu_layers: int
     pool_tokens: int = 0
+    mapped_bytes: int = 0
     fim: FimTokens | None = None  # none: it was not made to fill in
     metadata: Mapping[str, str] = field(default_factory=dict)
     kv_parts: Mapping[str, str] = field(default_factory=dict)  # what the fingerprint is made of, as `KvOrigin` has it

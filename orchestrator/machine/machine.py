@@ -236,6 +236,7 @@ class Machine:
         binding = binding_bytes(self._costs.shape)
         bound = binding if self._client.snapshot.binds else 0
         weights = self._info.weight_bytes if self._info and self._client.pid is not None else 0
+        mapped = self._info.mapped_bytes if weights and self._info else 0
         held = weights + sum(pool.bytes + pool.buffers for pool in pools) + here * up + bound * (not self._on_gpu)
         demand = Demand(
             self._costs.shape,
@@ -247,7 +248,7 @@ class Machine:
             measured=self._measured,
         )
         beside, has = elsewhere + binding, elsewhere * up + bound
-        self._sampler.report(Ours(frozenset(pids), held, demand, beside, has, self._is_away))
+        self._sampler.report(Ours(frozenset(pids), held, mapped, demand, beside, has, self._is_away))
 
     async def _follow_engine(self) -> None:
         while True:

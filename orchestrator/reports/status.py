@@ -166,7 +166,7 @@ class About:
     def _conditions(self) -> LoadingConditions:
         outlook, info = self.machine.outlook, self.client.info
         memory = memory_of(outlook.snapshot, self.governor.memory.gpu)
-        held = info.weight_bytes + self.client.snapshot.kv_bytes if info else 0
+        held = info.weight_bytes - info.mapped_bytes + self.client.snapshot.kv_bytes if info else 0
         free = outlook.snapshot.host.ram_available or 0
         embedding = self.machine.embedding_bytes
         held += embedding if self.client.embedding.holds else 0

@@ -43,7 +43,8 @@ class LlamaBackend:
         self._spec = spec
         native.start()
         header = header_of(spec)
-        self._model = load_model(spec, progress or LoadProgress(), header)
+        with native.buffers_noted() as self._weights:
+            self._model = load_model(spec, progress or LoadProgress(), header)
         vocabulary = lib.llama_model_get_vocab(self._model)
         self.vocabulary = Vocabulary(self._model)
         self._grammars = Grammars(vocabulary)
@@ -133,6 +134,7 @@ class LlamaBackend:
             trained_context=int(lib.llama_model_n_ctx_train(model)),
             parameters=int(lib.llama_model_n_params(model)),
             weight_bytes=int(lib.llama_model_size(model)),
+            mapped_bytes=0 if self.loaded.on_gpu else min(self._weights.mapped, int(lib.llama_model_size(model))),
             kv_bytes_per_token=float(self.loaded.states.kv),
             chat_template=chat_template(model),
             bos=token_text(vocabulary, lib.llama_vocab_bos(vocabulary)),

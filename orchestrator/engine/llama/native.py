@@ -23,7 +23,7 @@ log = logging.getLogger("llama.cpp")
 # ggml's levels: none, debug, info, warn, error, cont (goes on with the line before).
 LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.WARNING, 4: logging.ERROR}
 DETAIL, CONTINUES = 1, 5
-BUFFER = re.compile(r"(\S+) +(?:compute|output) buffer size = +([\d.]+) MiB")
+BUFFER = re.compile(r"(\S+) +(?:compute|output|model) buffer size = +([\d.]+) MiB")
 MIB = 1024 * 1024
 
 WHOLE = 64 * 1024 * 1024  # bytes; larger ones hold the kernels of GPUs, and reading them would delay each start
@@ -41,7 +41,9 @@ class LogLines(threading.local):
         self._dropped = False
         self._rest = ""
         self.last_error = ""
-        self.buffers: dict[str, float] | None = None  # MiB by device, of the context that this thread makes now
+        self.buffers: dict[str, float] | None = (
+            None  # MiB by device, of the context or model that this thread makes now
+        )
 
     def __call__(self, level: int, text: bytes | None, _: Any = None) -> None:
         if level != CONTINUES:
@@ -86,7 +88,7 @@ def last_error() -> str:
 
 
 class Buffers:
-    """What a context holds beside its cells, in bytes: for what it computes, and for its output."""
+    """Bytes of a context beside its cells, for what it computes and for its output; or of a model's weights."""
 
     def __init__(self) -> None:
         self.by_device: dict[str, float] = {}  # MiB
@@ -96,10 +98,15 @@ class Buffers:
         host = ("CPU", "CUDA_Host", "Vulkan_Host", "ROCm_Host", "SYCL_Host")
         return int(MIB * sum(size for device, size in self.by_device.items() if device.startswith(host) != gpu))
 
+    @property
+    def mapped(self) -> int:
+        """Those that are pages of the model's file."""
+        return int(MIB * sum(size for device, size in self.by_device.items() if device.endswith("_Mapped")))
+
 
 @contextmanager
 def buffers_noted() -> Iterator[Buffers]:
-    """Those of the context that this thread makes inside. No function of llama.cpp reports them: its log does."""
+    """Those of the context or model that this thread makes inside. No function of llama.cpp reports them: its log does."""
     buffers = Buffers()
     _lines.buffers = buffers.by_device
     try:

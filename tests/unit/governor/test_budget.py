@@ -239,6 +239,21 @@ def test_checkpoints_take_a_share_of_what_is_free_on_disk_and_nothing_when_that_
     assert checkpoint_bytes(None, settings) == 0
 
 
+def test_weights_that_are_pages_of_their_file_hide_nothing_else_that_is_ours_in_ram() -> None:
+    """The kernel counts such pages as free, so that they are neither in what our processes use nor with what others do."""
+    heaps, others, buffers, kv = GIB, 4 * GIB, 300 * MIB, 2 * GIB
+    weights = LLAMA_8B.weights
+    own = heaps + buffers + kv
+    host = HostReading(ram_total=24 * GIB, ram_available=24 * GIB - others - own, ram_own=own)
+    demand = Demand(LLAMA_8B, KvPlan(), buffers=buffers)
+    ours = Ours(held=weights + buffers + kv, mapped=weights, demand=demand)
+    outlook = next_outlook(None, SensorSnapshot(0.0, (), host), ours, GovernorSettings())
+    budget = outlook.budget
+    assert budget is not None
+    assert (outlook.overhead, budget.others) == (heaps, others)
+    assert budget.fixed == weights + buffers + heaps + binding_bytes(LLAMA_8B)
+
+
 def served(before: Outlook | None, tokens: int, **more: Any) -> Outlook:
     """The outlook where a server with a context of so many tokens computes."""
     ours = Ours(served=tokens, **more)

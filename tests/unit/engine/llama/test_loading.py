@@ -153,3 +153,4 @@ def test_a_real_model_is_loaded_to_its_end_and_shows_signs_of_life(quoter_model:
     backend.close()
     assert progress.fraction() == 1.0
     assert progress.signs() != before
+    assert 0.9 * backend.info.weight_bytes < backend.info.mapped_bytes <= backend.info.weight_bytes
