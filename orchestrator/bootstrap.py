@@ -19,7 +19,7 @@ from orchestrator.answering.answer import Answers
 from orchestrator.answering.client_tools import own_rules
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.conversations import Conversations
-from orchestrator.answering.inference import EngineInference
+from orchestrator.answering.inference import Inference
 from orchestrator.answering.plain_texts import PlainTexts
 from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.sessions import SessionStore
@@ -322,7 +322,7 @@ def answers_of(
         answerer,
         host.client,
         codices.floors,
-        EngineInference(host.client, host.machine),
+        Inference(host.client, host.machine),
         host.yielding,
         model_ready,
         host.model.setting,
@@ -340,7 +340,7 @@ def texts_of(settings: Settings, host: Host, codices: CodexParts, model_ready: A
         host.client,
         host.machine,
         host.yielding,
-        EngineInference(host.client, host.machine),
+        Inference(host.client, host.machine),
         codices.floors.questions,
         model_ready,
         model_ready.now,

@@ -22,7 +22,7 @@ from orchestrator.answering import report
 from orchestrator.answering.client_tools import last_rules
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
-from orchestrator.answering.inference import EngineInference, Finished
+from orchestrator.answering.inference import Finished, Inference
 from orchestrator.answering.keeping import ClosedTurn, Remembered, SavedTurn, heard, saved
 from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.parsing import AnswerParser, BoundParser
@@ -89,7 +89,7 @@ class Answers:
     answerer: Callable[[], "Answerer"]  # made when it is first asked for: what reads the tools' schemas is large
     client: EngineClient
     floors: Floors
-    inference: EngineInference
+    inference: Inference
     yielding: Yielding
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_name: str

@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from formatters.context import TurnView
 from orchestrator.engine.client.client import EngineClient
@@ -40,24 +39,19 @@ class Finished:
     completions: tuple[Completion, ...]
 
 
-class Inference(Protocol):
-    """Infers. Contract: at most one Admitted, then any PrefillProgress and AnswerDelta, and one Completion as the last.
-
-    Closing the iterator early cancels the ticket within a step. A refusal or failure is raised as LoreError: OverBudget
-    where the prompt cannot be held, EngineFailed where it may be tried again; then no Completion comes.
-    """
-
-    def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]: ...
-
-
-class EngineInference:
-    """`Inference` over the engine, which knows the job's floor already, under the machine's grant in force."""
+class Inference:
+    """Infers by the engine, which knows the job's floor already, under the machine's grant in force."""
 
     def __init__(self, engine: EngineClient, machine: Machine) -> None:
         self._engine = engine
         self._machine = machine
 
     async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
+        """At most one Admitted, then any PrefillProgress and AnswerDelta, and one Completion as the last.
+
+        Closing the iterator early cancels the ticket within a step. A refusal or failure is raised as LoreError: OverBudget
+        where the prompt cannot be held, EngineFailed where it may be tried again; then no Completion comes.
+        """
         for _ in range(STALE_TRIES):
             try:
                 async with aclosing(self._run(replace(job, grant=self._machine.grant.number))) as events:

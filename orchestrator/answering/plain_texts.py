@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from orchestrator.answering.inference import EngineInference, InferenceEvent
+from orchestrator.answering.inference import Inference, InferenceEvent
 from orchestrator.answering.question import sampling_of
 from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, until_first, within
 from orchestrator.codices.successors import Questions
@@ -76,7 +76,7 @@ class PlainTexts:
     client: EngineClient
     machine: Machine
     yielding: Yielding
-    inference: EngineInference
+    inference: Inference
     questions: Questions
     model_ready: Callable[[], "asyncio.Future[ChatModel]"]
     model_now: Callable[[], ChatModel]

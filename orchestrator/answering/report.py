@@ -111,7 +111,6 @@ def strategy_state(decision: Decision, used: int) -> StrategyState:
         decision,
         name=decision.strategy.value,
         tier=decision.coverage.value,
-        retrieval=decision.retrieval.value,
         task=asked.task.value,
         window=asked.window,
         available_tokens=asked.window - used,
@@ -255,14 +254,13 @@ def relevance_stats(figures: Sequence[RuleFigures], rules: GateRules | None) -> 
 
 def shown_memories(prepared: PreparedQuestion) -> tuple[ShownMemory, ...]:
     """Those of its prompt, in their order."""
-    return tuple(ShownMemory.of(one, kind=str(one.kind)) for one in prepared.found.recalled.karma.entries)
+    return tuple(ShownMemory.of(one) for one in prepared.found.recalled.karma.entries)
 
 
 def prefetch_report(prefetch: Prefetch) -> PrefetchReport:
     use = prefetch.use
     return PrefetchReport.of(
         prefetch,
-        mode=prefetch.mode.value,
         pressure=round(use.pressure, 3),
         used_tokens=use.used,
         window=use.window,

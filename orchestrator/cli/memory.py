@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -14,7 +13,7 @@ import typer
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import working_directory
 from orchestrator.cli.client import Daemon, Failure, route_part
-from orchestrator.cli.terminal import Report, done, facts, is_terminal, output, plural, table
+from orchestrator.cli.terminal import Report, day, done, facts, is_terminal, moment, output, plural, table
 from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="What is remembered.")
@@ -268,9 +267,8 @@ def page(report: Report) -> str:
 
 
 def row(one: Report) -> tuple[str, ...]:
-    made = datetime.fromtimestamp(one["created"]).astimezone().strftime("%Y-%m-%d")
     state = f"{one['state']}, suspect" if one["suspect"] else one["state"]
-    return one["id"], one["kind"], state, one["codex"] or "", f"{one['trust']:.2f}", made, one["micro"]
+    return one["id"], one["kind"], state, one["codex"] or "", f"{one['trust']:.2f}", day(one["created"]), one["micro"]
 
 
 def review_page(report: Report) -> str:
@@ -308,10 +306,6 @@ def whole_page(report: Report) -> str:
         ("cites", ", ".join(place(each) for each in one["evidence"])),
     )
     return f"{facts([pair for pair in rows if pair[1]])}\n\n{one['text']}"
-
-
-def moment(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def found_page(report: Report) -> str:

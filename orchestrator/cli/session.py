@@ -1,13 +1,12 @@
 """`lore session`: conversations."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Daemon, Failure, route_part
-from orchestrator.cli.terminal import Report, done, output, table
+from orchestrator.cli.terminal import Report, done, moment, output, table
 from orchestrator.wire import faults
 
 app = typer.Typer(no_args_is_help=True, help="Your conversations.")
@@ -28,7 +27,7 @@ def sessions_page(report: Report) -> str:
 
 def row(session: Report) -> tuple[str, ...]:
     used = session.get("used")
-    when = datetime.fromtimestamp(used).astimezone().strftime("%Y-%m-%d %H:%M") if used else ""
+    when = moment(used) if used else ""
     name, codex, turns = session["name"], session.get("codex") or "none", session.get("turns", 0)
     return name, codex, str(turns), when, session.get("title", "")
 
@@ -53,8 +52,7 @@ def hits_page(report: Report) -> str:
 
 
 def hit_row(one: Report) -> tuple[str, ...]:
-    when = datetime.fromtimestamp(one["created"]).astimezone().strftime("%Y-%m-%d %H:%M")
-    return one["session"], one["codex"] or "none", one["role"], when, " ".join(one["snippet"].split())
+    return one["session"], one["codex"] or "none", one["role"], moment(one["created"]), " ".join(one["snippet"].split())
 
 
 @app.command()

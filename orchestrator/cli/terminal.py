@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -43,6 +44,15 @@ def safe(text: str, stream: TextIO) -> str:
 def result(text: str, end: str = "\n", lead: str = "") -> None:
     """`lead` comes before the text, in bold on a terminal."""
     written(bold(safe(lead, sys.stdout), sys.stdout) + safe(text, sys.stdout) + end)
+
+
+def day(at: float) -> str:
+    return moment(at).partition(" ")[0]
+
+
+def moment(at: float) -> str:
+    """Seconds since 1970 as the clocks here show them."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def result_json(value: Any) -> None:

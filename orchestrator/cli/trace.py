@@ -1,7 +1,6 @@
 """`lore trace` and `lore feedback`: what the model saw in a turn, and what you think of its answer."""
 
 import sys
-from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -15,6 +14,7 @@ from orchestrator.cli.terminal import (
     done,
     facts,
     laid,
+    moment,
     output,
     plural,
     result,
@@ -105,11 +105,7 @@ def page(report: Report) -> str:
 
 def row(one: Report) -> tuple[str, ...]:
     named = (one["codex"] or "none", one["session"] or "", one["vote"] or "")
-    return one["id"][:12], when(one["created"]), *named, one["title"]
-
-
-def when(moment: float) -> str:
-    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    return one["id"][:12], moment(one["created"]), *named, one["title"]
 
 
 def whole_page(report: Report, columns: int | None = None) -> str:
@@ -120,7 +116,7 @@ def whole_page(report: Report, columns: int | None = None) -> str:
     vote = f"{one['vote']}: {one['note']}" if one["note"] else one["vote"] or ""
     head = facts(
         (
-            ("trace", f"{one['id']}, {when(one['created'])}"),
+            ("trace", f"{one['id']}, {moment(one['created'])}"),
             ("codex", one["codex"] or "none"),
             ("session", one["session"] or ""),
             ("strategy", strategy_words(lore["strategy"])),

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 
 from orchestrator.errors import InvalidRequest, NotFound, instead
 from orchestrator.karma.censors import Triggered, trigger_of, triggered_by
@@ -287,9 +286,7 @@ class Memories:
     def search(self, uid: int, codex: str | None, query: str, kind: str | None, n: int) -> FoundMemories:
         kinds = [self._kind(kind)] if kind is not None else list(self.store.kinds)
         found = MemorySearch(self.store, self.meaning).find(uid, codex, query, dict.fromkeys(kinds, n))[:n]
-        rows = tuple(
-            FoundMemoryRow.of(one.record, kind=str(one.record.kind), score=round(one.similarity, 4)) for one in found
-        )
+        rows = tuple(FoundMemoryRow.of(one.record, score=round(one.similarity, 4)) for one in found)
         return FoundMemories(memories=rows, enough=any(one.similarity >= FLOOR for one in found))
 
 
@@ -302,7 +299,7 @@ def _refuse_foreign(kind: str, body: MemoryBody) -> None:
 
 def noted_of(record: MemoryRecord, source: str) -> NotedMemory:
     """`source`: of what is new."""
-    return NotedMemory.of(record, made=record.source == source, suggested=_value(record.suggested))
+    return NotedMemory.of(record, made=record.source == source)
 
 
 def mark_of(found: Triggered) -> CensorMark:
@@ -317,25 +314,11 @@ def mark_of(found: Triggered) -> CensorMark:
 
 def view_of(record: MemoryRecord, showings: int) -> MemoryView:
     evidence = tuple(CitedCode.of(one) for one in record.evidence)
-    return MemoryView.of(
-        record,
-        kind=str(record.kind),
-        state=str(record.state),
-        outcome=_value(record.outcome),
-        suggested=_value(record.suggested),
-        watches=_value(record.watches),
-        severity=_value(record.severity),
-        evidence=evidence,
-        showings=showings,
-    )
+    return MemoryView.of(record, evidence=evidence, showings=showings)
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-def _value(one: StrEnum | None) -> str | None:
-    return None if one is None else one.value
 
 
 def _outcome(name: str | None) -> DecisionOutcome | None:

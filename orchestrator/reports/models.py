@@ -186,7 +186,6 @@ def memory_report(shape: ModelShape, here: LoadingConditions, budget: MemoryBudg
     )
     return PlannedMemory.of(
         budget,
-        bound=budget.bound.value,
         kv_bytes=budget.kv,
         buffers=working_bytes(shape, here.offload.plan, budget.window),
         gpus=tuple(
@@ -232,8 +231,7 @@ def ranges(shape: ModelShape, plan: KvPlan) -> KvRanges:
 
 
 def placement_report(placement: Placement) -> TemplatePlacement:
-    way, no_think = placement.way, placement.no_think.value
-    return TemplatePlacement.of(placement, way=way.value, words=WORDS[way], no_think=no_think)
+    return TemplatePlacement.of(placement, words=WORDS[placement.way])
 
 
 # -- whether it fits

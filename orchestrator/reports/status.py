@@ -113,7 +113,7 @@ class About:
     def away(self) -> AwayReport | None:
         """Why the model is out of the memory, or about to leave it."""
         away = self.yielding.away
-        return None if away is None else AwayReport.of(away, cause=away.cause.value, gone=self.yielding.gone)
+        return None if away is None else AwayReport.of(away, gone=self.yielding.gone)
 
     def cache(self) -> CacheReply:
         ranges = self.client.info is None or self.client.info.ranges
@@ -254,7 +254,6 @@ def engine_report(client: EngineClient, prefill: PrefillReport | None) -> Engine
     snapshot, info = client.snapshot, client.info
     return EngineReport.of(
         client,
-        state=client.state.value,
         device=info.device if info else None,
         gpu_layers=info.gpu_layers if info else None,
         ranges=info.ranges if info else None,

@@ -15,8 +15,8 @@ class ReplyShape(BaseModel):
 
     @classmethod
     def of(cls, source: object, **more: Any) -> Self:
-        """Every field by its name: from `more`, else from `source`. No default stands in for what neither of them has:
-        raises AttributeError."""
+        """Every field by its name: from `more`, else from `source`, a member of a StrEnum as its value. No default stands
+        in for what neither of them has: raises AttributeError."""
         found = {name: getattr(source, name) for name in cls.model_fields if name not in more}
         return cls(**found, **more)
 

@@ -290,7 +290,7 @@ def gpu_use(gpus: Sequence[Report]) -> tuple[int, int, int]:
 
 
 def host_use(host: Report) -> tuple[int, int, int]:
-    """The same of RAM. FileCosts that we map are ours, though the system counts them as available."""
+    """The same of RAM. Files that we map are ours, though the system counts them as available."""
     whole, own = host.get("ram_total") or 0, host.get("ram_own") or 0
     ours = max(own, host.get("rss") or 0)
     used = whole - (host.get("ram_available") or 0)

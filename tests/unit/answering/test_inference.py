@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.answering.inference import (
     STALE_TRIES,
-    EngineInference,
+    Inference,
     InferenceEvent,
     fault_of,
 )
@@ -49,8 +49,8 @@ class SmallEngine:
             self.closed += 1
 
 
-def inference(engine: SmallEngine) -> EngineInference:
-    return EngineInference(engine, SimpleNamespace(grant=Grant(3, cells=1_000, window=1_000)))
+def inference(engine: SmallEngine) -> Inference:
+    return Inference(engine, SimpleNamespace(grant=Grant(3, cells=1_000, window=1_000)))
 
 
 @pytest.fixture
