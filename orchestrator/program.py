@@ -58,9 +58,8 @@ from orchestrator.service import (
 from orchestrator.waking import AwaitedModel, PartsFollowing, WakeProgress
 from orchestrator.wire.answers import PlanReply, StrategyState
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.context import ContextReport
 from orchestrator.wire.identities import DefaultIdentity, IdentityChange, IdentityReport, IdentityRow, ShortIdentity
-from orchestrator.wire.models import ColdFloor, KvLossEvent, KvLossProgress, ModelReport, ModelRow
+from orchestrator.wire.models import ColdFloor, ContextReport, KvLossEvent, KvLossProgress, ModelReport, ModelRow
 from orchestrator.wire.replies import (
     Cancelled,
     CodexCosts,

@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from orchestrator.engine.messages import Chosen
 from orchestrator.wire.answers import Lore, Waiting
-from orchestrator.wire.context import MeasuredEvent
-from orchestrator.wire.models import ChangedEvent
+from orchestrator.wire.models import ChangedEvent, MeasuredEvent
 from orchestrator.wire.names import owner_of
 from orchestrator.wire.replies import LoadedEvent, ProgressEvent
 from orchestrator.wire.requests import AttachedText, ToolFunction

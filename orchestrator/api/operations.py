@@ -1,8 +1,7 @@
-"""Routes of codices, conversations, local models and the daemon's own state."""
+"""Routes of codices, identities, local models and the daemon's own state."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import get_args
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
@@ -23,8 +22,25 @@ from orchestrator.reports.metrics import metrics
 from orchestrator.settings.units import in_seconds
 from orchestrator.wire.answers import StrategyState
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.context import ContextReply, MeasuredEvent
-from orchestrator.wire.models import ChangedEvent, KvLossEvent, KvLossProgress, ModelChange, ModelReply, ModelRows
+from orchestrator.wire.identities import (
+    DefaultIdentity,
+    DefaultIdentityBody,
+    IdentityBody,
+    IdentityChange,
+    IdentityReply,
+    IdentityRows,
+    ShortIdentity,
+)
+from orchestrator.wire.models import (
+    ChangedEvent,
+    ContextReply,
+    KvLossEvent,
+    KvLossProgress,
+    MeasuredEvent,
+    ModelChange,
+    ModelReply,
+    ModelRows,
+)
 from orchestrator.wire.openapi import QueryParameter, document
 from orchestrator.wire.places import VERSION, is_url
 from orchestrator.wire.replies import (
@@ -34,23 +50,16 @@ from orchestrator.wire.replies import (
     CodexMap,
     CodexReply,
     CodicesReply,
-    DataName,
     Dropped,
     FileLines,
     FilesTaken,
     Health,
     ImportedFloor,
-    KeptReply,
     LoadedEvent,
     OfferReply,
     ProgressEvent,
-    Purged,
     Ready,
-    Renamed,
     SearchReply,
-    SessionHits,
-    SessionReply,
-    SessionRows,
     SymbolsReply,
 )
 from orchestrator.wire.requests import (
@@ -61,9 +70,7 @@ from orchestrator.wire.requests import (
     OfferBody,
     PauseBody,
     ReadBody,
-    RenameBody,
     SearchBody,
-    SessionSearchBody,
     StrategyBody,
     SymbolsBody,
 )
@@ -239,59 +246,40 @@ async def consult(call: ApiCall, body: StrategyBody) -> StrategyState:
     return await call.while_connected(call.service.consult(call.principal, body))
 
 
-# -- conversations
+# -- identities
 
 
-@route("GET", "/v1/sessions", "query")
-async def sessions(call: ApiCall) -> SessionRows:
-    """The asking user's conversations."""
-    return SessionRows(sessions=tuple(await call.service.records.sessions(call.principal)))
+@route("GET", "/v1/identities", "query")
+async def identities(call: ApiCall) -> IdentityRows:
+    """The identities that questions can be asked under."""
+    return IdentityRows(identities=await call.service.identities(call.principal))
 
 
-@route("POST", "/v1/sessions/search", "query")
-async def search_sessions(call: ApiCall, body: SessionSearchBody) -> SessionHits:
-    """Messages of the asking user's conversations that hold words of the query."""
-    return SessionHits(hits=tuple(await call.service.records.search_sessions(call.principal, body.query, body.n)))
+@route("PUT", "/v1/identities", "admin", faults=("not_found", "invalid_request"))
+async def use_identity(call: ApiCall, body: DefaultIdentityBody) -> DefaultIdentity:
+    """From now on, questions that name no identity are asked under this one, until the daemon ends: the setting
+    `identity.default` is the client's to write. Floors are computed in the background."""
+    return await call.service.use_identity(call.principal, body.name, dry_run=body.dry_run)
 
 
-@route("GET", "/v1/sessions/{name}", "query", faults=("not_found",))
-async def session(call: ApiCall) -> SessionReply:
-    """One conversation with its turns."""
-    return SessionReply(session=await call.service.records.session(call.principal, call.name))
+@route("GET", "/v1/identities/{name}", "query", faults=("not_found", "invalid_request"))
+async def identity(call: ApiCall) -> IdentityReply:
+    """One identity: its text, its tokens, who is asked under it, and what it costs when it comes anew."""
+    return IdentityReply(identity=await call.service.identity(call.principal, call.name))
 
 
-@route("PATCH", "/v1/sessions/{name}", "query", faults=("not_found", "conflict"))
-async def rename_session(call: ApiCall, body: RenameBody) -> Renamed:
-    """Gives a conversation another name."""
-    await call.service.records.rename_session(call.principal, call.name, body.name)
-    return Renamed(renamed=call.name, name=body.name)
+@route("POST", "/v1/identities/{name}/condense", "admin", faults=("not_found", "invalid_request"))
+async def condense_identity(call: ApiCall) -> ShortIdentity:
+    """Has the loaded model shorten it. Every rule stays to the letter, or an extract takes the place of what the model
+    wrote. Nothing is written: that is a PUT with the text."""
+    return await call.service.condense_identity(call.principal, call.name)
 
 
-@route("DELETE", "/v1/sessions/{name}", "query", faults=("not_found",))
-async def drop_session(call: ApiCall) -> Dropped:
-    """Forgets a conversation."""
-    await call.service.records.drop_session(call.principal, call.name)
-    return Dropped(dropped=call.name)
-
-
-# -- what is kept
-
-
-@route("GET", "/v1/kept", "query")
-async def kept(call: ApiCall) -> KeptReply:
-    """What can be purged: the asking user's traces and sessions, and with `admin` the cache of all."""
-    return await call.service.records.kept_data(call.principal)
-
-
-@route("DELETE", "/v1/kept/{name}", "query", faults=("not_found",))
-async def purge(call: ApiCall) -> Purged:
-    """Deletes traces or sessions of the asking user, or with `admin` the cache of all, for good."""
-    name = next((one for one in get_args(DataName) if one == call.name), None)
-    if name is None:
-        raise NotFound(f"nothing named {call.name} is kept", f"there are: {', '.join(get_args(DataName))}")
-    if name == "cache":
-        permitted(call.request, ("admin",))
-    return Purged(purged=await call.service.records.purge(call.principal, name))
+@route("PUT", "/v1/identities/{name}", "admin", faults=("invalid_request",))
+async def put_identity(call: ApiCall, body: IdentityBody) -> IdentityChange:
+    """Writes an identity's file, and tells what the new floors cost. They are computed in the background, and the ones
+    before answer until then."""
+    return await call.service.put_identity(call.principal, call.name, body.text, dry_run=body.dry_run, keep=body.keep)
 
 
 # -- models

@@ -42,7 +42,7 @@ from orchestrator.machine.machine import Machine
 from orchestrator.model import needles
 from orchestrator.model.chat_model import ChatModel, engine_faults
 from orchestrator.model.needles import DEPTHS, KINDS, Haystack, LengthVerdict, Line, NeedleQuestion, Needles
-from orchestrator.wire.context import ContextReport, LengthReport, MeasuredEvent, MeasureEstimate
+from orchestrator.wire.models import ContextReport, LengthReport, MeasuredEvent, MeasureEstimate
 from orchestrator.wire.places import MeasurePhase
 from orchestrator.wire.replies import ProgressEvent
 

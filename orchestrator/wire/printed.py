@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from orchestrator.wire import answers, context, identities, memories, models, replies, status, traces
+from orchestrator.wire import answers, identities, memories, models, replies, status, traces
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.picture import DaemonAway, Picture
 
@@ -233,7 +233,7 @@ PRINTED: Mapping[str, Shapes] = {  # several: one of them, by what was asked for
     "search": (replies.SearchReply, replies.SymbolsReply),
     "status": (status.StatusReply,),
     "top": (Picture, DaemonAway),
-    "doctor": (DoctorReport, context.ContextReport),
+    "doctor": (DoctorReport, models.ContextReport),
     "codex list": (replies.CodicesReply,),
     "codex show": (replies.CodexReply,),
     "codex outline": (replies.SymbolsReply,),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.stand_in_server import CONTROL, TEMPLATE, ids_of, text_of
 
 from orchestrator.engine.messages import ids_to_bytes
-from orchestrator.engine.remote.prefixes import SentPrompts
+from orchestrator.engine.remote.routing import SentPrompts
 from orchestrator.engine.remote.tokens import RESERVED, ServerTokens, cut
 
 # Spellings of control tokens of models in use, as their tokenizers list them.

@@ -50,7 +50,6 @@ from orchestrator.service import (
 )
 from orchestrator.wire.answers import KvLoss, PlanReply, Predicted, StrategyState, Waiting
 from orchestrator.wire.base import ReplyShape
-from orchestrator.wire.context import ContextReport, MeasuredEvent
 from orchestrator.wire.identities import (
     DefaultIdentity,
     FloorCost,
@@ -62,8 +61,10 @@ from orchestrator.wire.identities import (
 from orchestrator.wire.models import (
     ChangedEvent,
     ColdFloor,
+    ContextReport,
     KvLossEvent,
     KvLossProgress,
+    MeasuredEvent,
     ModelNames,
     ModelReport,
     ModelRow,

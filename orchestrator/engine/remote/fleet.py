@@ -17,10 +17,9 @@ from typing import TypeVar
 from orchestrator.engine.messages import InferenceJob, Reason
 from orchestrator.engine.model import RemoteSpec
 from orchestrator.engine.remote.metrics import Load, load_of, pressure_of
-from orchestrator.engine.remote.prefixes import SentPrompts
 from orchestrator.engine.remote.replies import ServedModel, ServerFault, ServerKind, StreamEvent, mistake
 from orchestrator.engine.remote.requests import TEMPLATE, PromptWay, Request, request_of
-from orchestrator.engine.remote.routing import Stand, Standing, chosen
+from orchestrator.engine.remote.routing import SentPrompts, Stand, Standing, chosen
 from orchestrator.engine.remote.server import RemoteServer
 from orchestrator.engine.remote.tokens import SAMPLE, MarkedTokens, ModelTokens, ServerTokens, VocabularyTokens
 from orchestrator.engine.snapshot import ServerState

@@ -1,4 +1,4 @@
-"""Which server computes what, and how servers stand. Pure: times are handed in.
+"""Which server computes what, how servers stand, and what was sent to each. Pure: times are handed in.
 
 One codex under one identity stays on one server, so that its prefix is in that cache: rendezvous hashing, by which the
 server's end moves its own keys alone, and its return brings them back.
@@ -8,16 +8,23 @@ server's end moves its own keys alone, and its return brings them back.
 
 A server that is down is looked at again after a pause that grows. Where none is up, the first one that is down is tried all
 the same: who asks learns what is wrong now, and not what was. One that serves another model is never tried.
+
+What was sent lately is a forecast of what a cache holds, and nothing is computed by it: what a server really had is in its
+answer.
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orchestrator.engine.messages import ID_BYTES, Ids, same_beginning
+
 LOOK_S = 10.0  # between two looks at a server that is up
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
+KEPT = 64  # prompts a server
 
 
 class Standing(StrEnum):
@@ -61,3 +68,26 @@ def chosen(key: str, stands: Mapping[str, Stand], tried: Collection[str] = ()) -
         if found is not None:
             return found
     return None
+
+
+class SentPrompts:
+    """The last prompts of one server, the newest first."""
+
+    def __init__(self) -> None:
+        self._prompts: deque[Ids] = deque(maxlen=KEPT)
+
+    def sent(self, prompt: Ids) -> None:
+        """One that starts with a former one takes its place: a conversation keeps one."""
+        if any(former.startswith(prompt) for former in self._prompts):
+            return
+        for former in tuple(self._prompts):
+            if prompt.startswith(former):
+                self._prompts.remove(former)
+        self._prompts.appendleft(prompt)
+
+    def longest(self, prompt: Ids) -> int:
+        """Tokens that this prompt begins with as one of them did."""
+        return max((same_beginning(prompt, former, ID_BYTES) for former in self._prompts), default=0)
+
+    def forget(self) -> None:
+        self._prompts.clear()
