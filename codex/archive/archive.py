@@ -153,8 +153,7 @@ class Archive:
             if opened is not None:
                 self._show(codex, opened)
         self.definitions(codex, ())
-        self.matches(codex, _WARM, 1)
-        self.file_matches(codex, _WARM, 1)
+        self.both(codex, _WARM, 1, 1)
 
     def drop(self, codex: str) -> None:
         """Forgets the codex and frees its room; no error when it is not known. What is on object storage stays."""
@@ -172,6 +171,13 @@ class Archive:
         with self._reading(codex) as opened:
             return () if opened is None or not query or n <= 0 else tuple(queries.found(opened, query, n, paths))
 
+    def both(
+        self, codex: str, query: Sequence[str], chunks: int, files: int
+    ) -> tuple[Sequence[ChunkMatch], Sequence[FileMatch]]:
+        """At most so many chunks, and so many files ranked as wholes, that hold any of these words; each best first."""
+        with self._reading(codex) as opened:
+            return ((), ()) if opened is None or not query else queries.found_both(opened, query, chunks, files)
+
     def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
         with self._reading(codex) as opened:
@@ -184,11 +190,6 @@ class Archive:
         """
         with self._reading(codex) as opened:
             return () if opened is None or not words or n <= 0 else tuple(queries.phrase(opened.chunks, words, n))
-
-    def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
-        """At most `n` files ranked as wholes, best first."""
-        with self._reading(codex) as opened:
-            return () if opened is None or not query or n <= 0 else tuple(queries.found_files(opened, query, n))
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """The chunks that define each of these names, sorted; names without one, or with more than 64, are left out."""

@@ -22,9 +22,9 @@ import json
 import threading
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from codex.archive.lance import LANCE_ERRORS, ReadingMark
 from codex.archive.prepare import PreparedChunk
@@ -35,6 +35,8 @@ from codex.words import in_a_row, words
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 _CHECK = 8  # hex digits
 _MOST = 150_000  # 60 MB
@@ -169,14 +171,23 @@ def held(opened: Tables) -> Mapping[str, str]:
 def found(opened: Tables, query: Sequence[str], n: int, paths: Sequence[str] | None = None) -> list[ChunkMatch]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
     where = None if paths is None else among(paths)
-    rows = _ranked(opened.chunks, opened.row_cache, query, n, where)
+    rows = _run(_ranked(opened.chunks, opened.row_cache, query, n, where))
     return _in_order(decode_match(row, score) for row, score in rows)
 
 
-def found_files(opened: Tables, query: Sequence[str], n: int) -> list[FileMatch]:
-    """The `n` files that hold any of the words best, ties in the order of path."""
-    rows = _ranked(opened.files, opened.path_cache, query, n, None)
-    return sorted((FileMatch(path, score) for path, score in rows), key=lambda match: (-match.score, match.path))
+def found_both(
+    opened: Tables, query: Sequence[str], chunks: int, files: int
+) -> tuple[list[ChunkMatch], list[FileMatch]]:
+    """The chunks, and the files as wholes in the order of path on a tie, that hold any of the words best."""
+
+    async def both() -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        # One after the other: LanceDB uses all cores for each, and side by side both were slower.
+        of_chunks = await _ranked(opened.chunks, opened.row_cache, query, chunks, None)
+        return of_chunks, await _ranked(opened.files, opened.path_cache, query, files, None)
+
+    of_chunks, of_files = _run(both())
+    ranked = sorted((FileMatch(path, score) for path, score in of_files), key=lambda match: (-match.score, match.path))
+    return _in_order(decode_match(row, score) for row, score in of_chunks), ranked
 
 
 def exact(opened: Tables, text: str, n: int) -> list[ChunkMatch]:
@@ -196,7 +207,7 @@ def exact(opened: Tables, text: str, n: int) -> list[ChunkMatch]:
     quoted = text.replace("'", "''")
     among_them = f" AND ({among(paths)})" if len(paths) <= _FEW_PATHS else ""
     where = f"contains(text, '{quoted}'){among_them}"
-    rows = _answered(opened.chunks, lambda there: there.query().where(where).select(["card"]).limit(n))
+    rows = _run(_answered(opened.chunks, lambda there: there.query().where(where).select(["card"]).limit(n)))
     return _in_order(map(decode_match, _values(rows, "card")))
 
 
@@ -212,7 +223,7 @@ def read(table: Any, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[
         return {}
     where = among([row_id(place.path, place.start) for place in places], "id")
     columns = ["text", "chunk_digest", "digest"]
-    rows = _answered(table, lambda there: there.query().where(where).select(["card", *columns]))
+    rows = _run(_answered(table, lambda there: there.query().where(where).select(["card", *columns])))
     asked = set(places)
     found = zip(map(decode_match, _values(rows, "card")), *(_values(rows, column) for column in columns), strict=True)
     return {
@@ -266,7 +277,9 @@ def row_id(path: str, start: int) -> str:
 
 def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[ChunkMatch, str]]:
     """Chunks that hold every one of these words, with their texts."""
-    rows = _searched(table, wanted, most, ("card", "text", "_score"), None, every=True) if wanted else None
+    if not wanted:
+        return []
+    rows = _run(_searched(table, wanted, most, ("card", "text", "_score"), None, every=True))
     if rows is None:
         return []
     scored = map(decode_match, _values(rows, "card"), _values(rows, "_score"))
@@ -275,7 +288,7 @@ def _holding_all(table: Any, wanted: Sequence[str], most: int) -> list[tuple[Chu
 
 def _may_hold(files: Any, text: str) -> list[str]:
     """Paths whose sketches do not rule the string out."""
-    read: Any = _answered(files, lambda there: there.query().select(["path", "sketch"]))
+    read: Any = _run(_answered(files, lambda there: there.query().select(["path", "sketch"])))
     rows = read.combine_chunks()
     if not rows.num_rows:
         return []
@@ -289,14 +302,16 @@ def _may_hold(files: Any, text: str) -> list[str]:
     return paths
 
 
-def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: str | None) -> list[tuple[str, float]]:
+async def _ranked(
+    table: Any, shown: RowCache, query: Sequence[str], n: int, where: str | None
+) -> list[tuple[str, float]]:
     """What is shown of the `n` best rows, with their scores."""
     if shown:
-        rows = _searched(table, query, n, ("_score", "_rowid"), where)
+        rows = await _searched(table, query, n, ("_score", "_rowid"), where)
         cached = [] if rows is None else shown.of(_values(rows, "_rowid"))
         if cached is not None:
             return list(zip(cached, _values(rows, "_score"), strict=True)) if cached else []
-    rows = _searched(table, query, n, (shown.column, "_score", "_rowid"), where)
+    rows = await _searched(table, query, n, (shown.column, "_score", "_rowid"), where)
     if rows is None:
         return []
     values = _values(rows, shown.column)
@@ -304,7 +319,7 @@ def _ranked(table: Any, shown: RowCache, query: Sequence[str], n: int, where: st
     return list(zip(values, _values(rows, "_score"), strict=True))
 
 
-def _searched(
+async def _searched(
     table: Any, query: Sequence[str], n: int, columns: Sequence[str], where: str | None, every: bool = False
 ) -> Any | None:
     """Rows that hold any of the words, or every one; None of an empty table, which may have no index yet."""
@@ -314,30 +329,38 @@ def _searched(
     match = MatchQuery(" ".join(query), "words", operator=operator)
 
     def asked(there: Any) -> Any:
-        # Rows are asked for with their addresses in any case: else each query walks the schema for columns that need them.
         search = there.query().nearest_to_text(match).with_row_id().select(list(columns)).limit(n)
         return search if where is None else search.where(where)
 
-    return _answered(table, asked, some=True)
+    return await _answered(table, asked, some=True)
 
 
-def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> Any | None:
+async def _answered(table: Any, asked: Callable[[Any], Any], some: bool = False) -> Any | None:
     """The rows of a query as Arrow has them; with `some` None of an empty table.
 
-    In one trip to LanceDB's own thread: its synchronous calls make five of one query, and with both cores busy each
-    takes up to a millisecond.
+    LanceDB's own `to_arrow` asks for the schema before each query, to look for columns of blobs, and makes a table of the
+    rows twice: with that a search takes a quarter more of a processor.
     """
+    import pyarrow as pa
+
+    there = table._table  # the asynchronous table that the synchronous one wraps
+    try:
+        stream = await asked(there)._inner.execute()
+        batches = [batch async for batch in stream]
+        return pa.Table.from_batches(batches, None if batches else stream.schema)
+    except LANCE_ERRORS:
+        if some and not await there.count_rows():  # counted only now: it is a trip of its own
+            return None
+        raise
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """The result of one or several queries, in one trip to LanceDB's own thread: its synchronous calls make five of one
+    query, and with both cores busy each takes up to a millisecond."""
     from lancedb.background_loop import LOOP
 
-    async def answer(there: Any) -> Any | None:
-        try:
-            return await asked(there).to_arrow()
-        except LANCE_ERRORS:
-            if some and not await there.count_rows():  # counted only now: it is a trip of its own
-                return None
-            raise
-
-    return LOOP.run(answer(table._table))  # the asynchronous table that the synchronous one wraps
+    found: T = LOOP.run(work)
+    return found
 
 
 def _in_order(matches: Iterable[ChunkMatch]) -> list[ChunkMatch]:

@@ -119,9 +119,7 @@ class Search:
         question = asked(query)
         if not (question.words or question.exact) or n <= 0:
             return SearchResult()
-        # One after the other: LanceDB uses all cores for each, and side by side both were slower.
-        chunks = self.archive.matches(codex, question.terms, _CHUNKS)
-        files = self.archive.file_matches(codex, question.terms, _FILES)
+        chunks, files = self.archive.both(codex, question.terms, _CHUNKS, _FILES)
         exact, missing = self._exact(question, codex, n)
         by_meaning, faults = self._by_meaning(query, codex, alone=not (chunks or files or exact))
         defined = partial(self.archive.definitions, codex)

@@ -43,7 +43,7 @@ def paths(archive: Archive, *words: str, codex: str = "c") -> list[str]:
 def test_an_unknown_codex_is_empty_and_no_error(archive: Archive) -> None:
     assert archive.held("nobody") == {}
     assert archive.matches("nobody", ["word"], 5) == ()
-    assert archive.file_matches("nobody", ["word"], 5) == ()
+    assert archive.both("nobody", ["word"], 5, 5) == ((), ())
     assert archive.definitions("nobody", ["word"]) == {}
     assert archive.at("nobody", [ChunkPlace("a.py", 1, 2)]) == {}
     assert list(archive.chunks("nobody")) == []
@@ -203,7 +203,7 @@ def test_warming_changes_nothing_and_an_unknown_codex_is_no_error(archive: Archi
 
 def test_files_are_ranked_as_wholes(archive: Archive) -> None:
     archive.replace("c", [document("a.py", PARSER), document("b.py", SPLIT)])
-    assert [match.path for match in archive.file_matches("c", ["partition"], 5)] == ["b.py"]
+    assert [match.path for match in archive.both("c", ["partition"], 5, 5)[1]] == ["b.py"]
 
 
 def test_optimizing_changes_nothing_that_is_found(archive: Archive) -> None:

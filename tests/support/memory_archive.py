@@ -118,12 +118,14 @@ class MemoryArchive:
         chunks = self._files(codex).chunks() if words else []
         return tuple(_match(one) for one in chunks if in_a_row(words, one.chunk.text))[: max(0, n)]
 
-    def file_matches(self, codex: str, query: Sequence[str], n: int) -> tuple[FileMatch, ...]:
-        files = list(self._files(codex).files.values())
-        ranked = Bm25.of([one.words for one in files])
-        found = [FileMatch(one.path, ranked.score(index, query)) for index, one in enumerate(files)]
+    def both(
+        self, codex: str, query: Sequence[str], chunks: int, files: int
+    ) -> tuple[Sequence[ChunkMatch], Sequence[FileMatch]]:
+        every = list(self._files(codex).files.values())
+        ranked = Bm25.of([one.words for one in every])
+        found = [FileMatch(one.path, ranked.score(index, query)) for index, one in enumerate(every)]
         best = sorted((one for one in found if one.score > 0), key=lambda one: (-one.score, one.path))
-        return tuple(best[: max(0, n)])
+        return self.matches(codex, query, chunks), tuple(best[:files])
 
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         defined = Definitions()

@@ -62,7 +62,7 @@ def test_a_warmed_archive_shows_what_was_written_since_and_after_folding(tmp_pat
     archive.optimize("c")
     assert sorted(match.symbol for match in archive.matches("c", ["shared"], 5)) == ["shared_b", "shared_c"]
     archive.replace("c", (), ["b.py"])
-    assert [match.path for match in archive.file_matches("c", ["shared"], 5)] == ["a.py"]
+    assert [match.path for match in archive.both("c", ["shared"], 5, 5)[1]] == ["a.py"]
 
 
 def test_damaged_data_is_set_aside_and_can_be_indexed_again(tmp_path: Path) -> None:

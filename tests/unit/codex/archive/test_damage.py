@@ -57,7 +57,7 @@ def everything(archive: Archive) -> tuple[object, ...]:
     places = [place for places in archive.definitions("c", NAMES).values() for place in places]
     return (
         sorted(match.place for match in archive.matches("c", ["shared", "late"], 200)),
-        sorted(match.path for match in archive.file_matches("c", ["other"], 200)),
+        sorted(match.path for match in archive.both("c", ["other"], 1, 200)[1]),
         archive.at("c", places),
         [match.place for match in archive.exact("c", "shared_7(x)", 5)],
         archive.digests("c"),

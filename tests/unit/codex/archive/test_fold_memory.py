@@ -23,7 +23,8 @@ def row(number):
 draw = random.Random(7)
 opened = tables.create_tables(Path(sys.argv[1]), LanceSession())
 tables.write(opened.chunks, [row(number) for number in range(14_000)], ())
-found = [queries._ranked(opened.chunks, opened.row_cache, [f"w{n}", f"w{n + 1}"], 10, None) for n in range(20)]
+words = [(f"w{n}", f"w{n + 1}") for n in range(20)]
+found = [queries._run(queries._ranked(opened.chunks, opened.row_cache, two, 10, None)) for two in words]
 print(json.dumps([[round(score, 4) for _, score in sorted(rows, key=lambda one: -one[1])] for rows in found]))
 """
 

@@ -60,7 +60,7 @@ def test_what_one_machine_indexes_others_find_with_its_texts(machines, codex):
     assert other.held(codex) == one.held(codex) == {path: digest_of(text.encode()) for path, text in TEXTS.items()}
     (place,) = [match.place for match in other.exact(codex, "zebra = 1", 5)]
     assert other.at(codex, [place])[place][1] == "zebra = 1"
-    assert [file.path for file in other.file_matches(codex, ["zebra"], 5)] == ["b.py"]
+    assert [file.path for file in other.both(codex, ["zebra"], 5, 5)[1]] == ["b.py"]
 
 
 def test_two_writers_take_turns_and_the_second_is_told_who_writes_and_until_when(machines, codex):
