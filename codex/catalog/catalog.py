@@ -73,6 +73,7 @@ class Catalog:
     def __init__(self, path: Path, schema: Sequence[str] = SCHEMA) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._read: tuple[Codex, ...] | None = None
         self._database = open_database(path, schema)
         self._database.execute("PRAGMA secure_delete = FAST")  # to delete must not take as much room as to store
 
@@ -90,7 +91,14 @@ class Catalog:
 
     def codices(self) -> tuple[Codex, ...]:
         """All codices, by name."""
-        return tuple(codex_from(row) for row in self._rows(f"{CODEX} GROUP BY codex.id ORDER BY name"))
+        with self._lock:
+            self._read = tuple(codex_from(row) for row in self._rows(f"{CODEX} GROUP BY codex.id ORDER BY name"))
+            return self._read
+
+    def known_codices(self) -> tuple[Codex, ...] | None:
+        """The same as they were read last, without waiting for who writes; None where this catalog has changed them since,
+        or is about to. What another process changes is not in it."""
+        return self._read
 
     def codex(self, name: str) -> Codex:
         """Raises UnknownCodex."""
@@ -101,7 +109,7 @@ class Catalog:
 
     def register(self, name: str, source: str, roots: Sequence[str], request: str) -> None:
         """Add the codex, or update where it comes from."""
-        with self._writing() as database:
+        with self._writing_codices() as database:
             database.execute(
                 "INSERT INTO codex (name, source, roots, request) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 "source = excluded.source, roots = excluded.roots, request = excluded.request",
@@ -146,7 +154,7 @@ class Catalog:
         why: str = "",
     ) -> Generation:
         """Make a new generation of these entries, in this order."""
-        with self._writing() as database:
+        with self._writing_codices() as database:
             codex = id_of(database, name)
             number = (
                 1
@@ -258,7 +266,7 @@ class Catalog:
 
     def release(self, name: str, number: int) -> None:
         """Drop one generation, and all bytes that nothing else holds."""
-        with self._writing() as database:
+        with self._writing_codices() as database:
             database.execute("DELETE FROM generation WHERE codex = ? AND number = ?", (id_of(database, name), number))
             sweep(database)
         self.give_back()
@@ -266,7 +274,7 @@ class Catalog:
     def drop(self, name: str) -> None:
         """Drop a codex with its generations, and all bytes that nothing else holds. Raises UnknownCodex."""
         self.codex(name)
-        with self._writing() as database:
+        with self._writing_codices() as database:
             database.execute("DELETE FROM codex WHERE name = ?", (name,))
             sweep(database)
         self.give_back()
@@ -312,6 +320,13 @@ class Catalog:
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, transaction(self._database, self._path) as database:
+            yield database
+
+    @contextmanager
+    def _writing_codices(self) -> Iterator[sqlite3.Connection]:
+        """The same where `codices` may differ afterwards."""
+        with self._writing() as database:
+            self._read = None
             yield database
 
 

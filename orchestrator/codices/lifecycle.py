@@ -76,8 +76,10 @@ class CodexLifecycle:
 
     async def readable(self, principal: Principal) -> list[Codex]:
         """Of all codices those that the principal may read, also such as are not loaded to their end. Raises LoreError."""
-        with translated():
-            codices = await asyncio.to_thread(self._library.catalog.codices)
+        codices = self._library.catalog.known_codices()
+        if codices is None:
+            with translated():
+                codices = await asyncio.to_thread(self._library.catalog.codices)
         return [one for one in codices if principal.reads(one.name)]
 
     async def named(self, principal: Principal, name: str, loading: Iterable[str] = ()) -> str:

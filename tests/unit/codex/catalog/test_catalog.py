@@ -84,6 +84,32 @@ def test_numbers_of_generations_only_grow(tmp_path: Path) -> None:
     assert [catalog.freeze("one", TreeState(), entries, {}, []).number for _ in range(3)] == [1, 2, 3]
 
 
+def test_codices_that_were_read_are_known_until_one_is_another(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c.sqlite")
+
+    def known_again() -> bool:
+        """Whether they had to be read anew."""
+        assert catalog.known_codices() in (None, Catalog(tmp_path / "c.sqlite").codices())
+        anew = catalog.known_codices() is None
+        assert catalog.codices() == catalog.known_codices()
+        return anew
+
+    assert known_again()
+    entries = put(catalog, a_dot_py="a = 1\n")
+    assert known_again()
+    made = catalog.freeze("one", TreeState(), entries, {}, [])
+    assert known_again()
+    catalog.freeze("one", TreeState(), entries, {}, [])
+    catalog.release("one", 2)
+    assert known_again()
+    catalog.store("one", {"b.py": KnownFile("stamp", None, 1)}, {})
+    catalog.restate(made)
+    assert not known_again()
+    catalog.drop("one")
+    assert known_again()
+    catalog.close()
+
+
 def test_the_log_beside_a_generation_is_kept_in_order_and_whole(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c.sqlite")
     catalog.freeze("one", TreeState(), put(catalog, a_dot_py="a\n"), {}, [])
