@@ -168,7 +168,9 @@ class Recall:
         """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
         frame, intent = _frame(question, pinned), intent_of(question.text)
         plan = _plan(question, frame, intent, self.store.kinds)
-        karma, counts = await asyncio.to_thread(self._block, question, pinned, frame, intent, plan)
+        block = (question, pinned, frame, intent, plan)
+        read = (pinned is not None and pinned.entries) or not self.store.seen_without(question.uid)
+        karma, counts = await asyncio.to_thread(self._block, *block) if read else self._block(*block)
         notice = f"memories were searched by words alone: {self.meaning.fault}" if self.meaning.fault else ""
         judged = await asyncio.to_thread(self.store.judged, question.uid) if frame.name == DECIDING else ()
         return Recalled(question, frame, intent, plan, karma, counts, notice, calibration(judged))
@@ -211,7 +213,8 @@ class Recall:
         wanted = bool(plan.kinds) or any(map(question.wants, STANDING_NODES))
         held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
         changed, always = self._changed(question.uid, pinned), self._always(question, frame) if held else ()
-        why = refresh_due(pinned, changed, frame.name, intent, always, subject_of(question.text))
+        subject = subject_of(question.text) if pinned is not None else ()
+        why = refresh_due(pinned, changed, frame.name, intent, always, subject)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)

@@ -117,6 +117,7 @@ class MemoryStore:
         self._connection.execute("PRAGMA synchronous = FULL")  # a memory is a rare write: it may cost a ms and be safe
         self._clock = clock
         self._lock = threading.RLock()
+        self._without: set[int] = set()  # users who have no memory, as they were seen since the last change
 
     def kind(self, name: str) -> MemoryKind:
         return self.kinds.get(name) or without_package(name)
@@ -340,7 +341,17 @@ class MemoryStore:
 
     def holds_any(self, uid: int) -> bool:
         """Whether this user has a memory, in whatever state."""
-        return bool(self.read("SELECT 1 FROM memories WHERE uid = ? LIMIT 1", uid))
+        with self._lock:
+            if uid in self._without:
+                return False
+            held = bool(self.read("SELECT 1 FROM memories WHERE uid = ? LIMIT 1", uid))
+            if not held:
+                self._without.add(uid)
+            return held
+
+    def seen_without(self, uid: int) -> bool:
+        """Whether it is known, without waiting, that this user has none."""
+        return uid in self._without
 
     def read(self, query: str, *values: object) -> list[Any]:
         """Rows of a query that changes nothing; for searches."""
@@ -383,6 +394,7 @@ class MemoryStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, undone when the block raises."""
         with self._lock, translated(), transaction(self._connection, self.path) as database:
+            self._without.clear()
             yield database
 
     def _select(self, condition: str, *values: object) -> list[MemoryRecord]:

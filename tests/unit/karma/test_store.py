@@ -53,6 +53,17 @@ def test_a_memory_is_read_back_as_it_was_added(store: MemoryStore) -> None:
     assert (added.state, added.evidence, added.micro) == (MemoryState.RECORDED, cited, "Use SQLite. [pending]")
 
 
+def test_a_user_without_memories_is_known_until_something_is_written(store: MemoryStore) -> None:
+    assert not store.seen_without(ME)
+    assert (store.holds_any(ME), store.holds_any(OTHER)) == (False, False)
+    assert store.seen_without(ME)
+    added = store.add(fact())
+    assert not store.seen_without(OTHER)
+    assert (store.holds_any(ME), store.seen_without(ME)) == (True, False)
+    store.forget(ME, added.id)
+    assert (store.holds_any(ME), store.seen_without(ME)) == (False, True)
+
+
 def test_a_fact_stated_three_times_more_is_core(store: MemoryStore) -> None:
     states = [
         store.add(fact(text)).state
