@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
@@ -212,18 +212,17 @@ async def read(request: Request, limit: int) -> bytes:
 async def pieces_of(request: Request) -> AsyncIterator[bytes]:
     """The body, piece by piece. Raises InvalidRequest where the client leaves, or sends no more of it for SILENT_S: half a
     body would keep an idle daemon for ever."""
-    pieces = request.stream()
-    while True:
+    more = True
+    while more:
         try:
             async with asyncio.timeout(SILENT_S):
-                piece = await anext(pieces, None)
+                message = await request.receive()
         except TimeoutError as error:
             raise InvalidRequest(f"no more of the body came for {SILENT_S:.0f} s", "send all of it") from error
-        except ClientDisconnect as error:
-            raise InvalidRequest("the body ended early") from error
-        if piece is None:
-            return
-        yield piece
+        if message["type"] == "http.disconnect":
+            raise InvalidRequest("the body ended early")
+        more = message.get("more_body", False)
+        yield message.get("body", b"")
 
 
 def too_large(limit: int) -> TooLarge:

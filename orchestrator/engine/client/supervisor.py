@@ -136,10 +136,11 @@ class Supervisor:
 
     async def ensure_ready(self) -> ModelInfo:
         """Waits until a child is ready; raises EngineUnavailable when none will be."""
-        async with self._changed:
-            await self._changed.wait_for(
-                lambda: self.state in (ChildState.READY, ChildState.BROKEN, ChildState.STOPPED)
-            )
+        if self.state is not ChildState.READY:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: self.state in (ChildState.READY, ChildState.BROKEN, ChildState.STOPPED)
+                )
         if self.state is not ChildState.READY or self.info is None:
             raise EngineUnavailable(self.reason or "the engine is stopped", broken=self.state is ChildState.BROKEN)
         return self.info
