@@ -147,6 +147,8 @@ class MemoryBudget:
     @property
     def reason(self) -> str:
         """Why the window is no longer, with the numbers."""
+        if not self.cells and not self.kv_hard:
+            return f"the model takes {size(self.fixed)} of {self.where} beside KV, and {size(self.ours)} may be ours"
         return {
             Bound.TRAINED: f"the model was trained for {self.window:,} tokens",
             Bound.CONTEXT: f"model.context allows {self.window:,} tokens",
@@ -159,11 +161,7 @@ class MemoryBudget:
     @property
     def shortage(self) -> str:
         """Why not one token can be held, with the numbers; "" where some can."""
-        if self.cells:
-            return ""
-        if self.kv_hard:
-            return self.reason
-        return f"the model takes {size(self.fixed)} of {self.where} beside KV, and {size(self.ours)} may be ours"
+        return "" if self.cells else self.reason
 
     def granting_as(self, former: "MemoryBudget") -> "MemoryBudget":
         """What is known now, under the number and with the tokens of a former grant."""

@@ -114,6 +114,7 @@ def test_a_limit_that_cannot_be_met_and_a_model_larger_than_all_say_why_nothing_
     budget = granted(memory, limit, **demand)
     assert (budget.cells == 0) is bool(said)
     assert budget.shortage.startswith(said)
+    assert budget.reason.startswith(said), "status says the same"
 
 
 def test_another_context_is_another_grant() -> None:
