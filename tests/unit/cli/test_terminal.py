@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import folded, laid, result, result_page
+from orchestrator.cli.terminal import folded, kv_loss, laid, result, result_page
 
 Shown = Callable[[Callable[[], None]], str]
 
@@ -82,3 +82,9 @@ def test_a_result_in_a_pipe_keeps_its_lines(monkeypatch: pytest.MonkeyPatch) -> 
 def test_folding_leaves_every_word_and_adds_none(text: str, columns: int) -> None:
     assert laid(text, columns).split() == text.split()
     assert all(len(line) <= columns or len(line.split()) == 1 for line in laid(text, columns).splitlines())
+
+
+def test_what_a_type_of_kv_loses_is_told_by_its_mean_and_its_99th_percentile() -> None:
+    loss = {"mean": 0.0012, "worst": 0.013, "changed": 0.004, "tokens": 2_048, "codex": "demo"}
+    told = "KL 0.0012 mean, 0.0130 99th percentile, 0.4 % other tokens (2,048 tokens of demo)"
+    assert kv_loss(loss) == told
