@@ -178,7 +178,7 @@ def life(tmp_path: Path, models: Path) -> Any:
         yield Life(house, driver)
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(4 * 3600)  # 500 turns took an hour beside other work
 def test_real_turns_are_answered_or_refused_with_a_reason_whatever_happens(life: Life) -> None:
     begin()
     for number in range(TURNS):
