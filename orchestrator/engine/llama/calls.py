@@ -33,7 +33,7 @@ from orchestrator.engine.calling import (
     few_values,
     may_be_any_text,
 )
-from orchestrator.engine.llama.schema import KINDS, check_depth, read
+from orchestrator.engine.llama.schema import KINDS, at_quotes, check_depth, read
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -219,7 +219,7 @@ def call_of(form: CallForm, name: str, at: int, spelling: Spelling) -> str:
 def parameters_of(schema: str, *, strict: bool) -> Words:
     """A tool's schema, read, as one of an object: arguments are nothing else, and a tool without parameters takes none.
     Raises SchemaRefused, and what is UNFORESEEN."""
-    check_depth(schema)
+    check_depth(at_quotes(schema))
     given = json.loads(schema)
     if isinstance(given, dict) and KINDS.isdisjoint(given):
         given = {"type": "object", **given}

@@ -94,24 +94,27 @@ class Grammars:
     def _compiled(self, key: Key) -> "LLMatcher | SchemaRefused":
         schema, calls = key
         try:
-            return (
-                self._with_calls(schema, calls) if calls else self._matcher([json_grammar(self._tried(read(schema)))])
-            )
+            return self._with_calls(schema, calls) if calls else self._of_schema(read(schema))
         except SchemaRefused as refused:
             return SchemaRefused(said(str(refused)))
         except UNFORESEEN as error:
             return SchemaRefused(said(f"no grammar can be made of the JSON schema: {in_words(error)}"))
 
-    def _matcher(self, grammars: Sequence[Words]) -> "LLMatcher":
+    def _of_schema(self, words: Any) -> "LLMatcher":
+        grammar = json_grammar(words)
+        if '"pattern' in grammar:
+            self._tried(words)
+        return self._matcher([grammar])
+
+    def _matcher(self, grammars: Sequence[str]) -> "LLMatcher":
         # Imported late: it is needed for constrained answers alone.
         from llguidance import LLMatcher, LLParserLimits
 
         limits = LLParserLimits(step_lexer_fuel=STEP_FUEL, max_lexer_states=MOST_STATES, verbose_errors=False)
-        written = json.dumps({"grammars": grammars}, ensure_ascii=False, allow_nan=False)
-        matcher = LLMatcher(self._tokenizer, written, log_level=0, limits=limits)
+        matcher = LLMatcher(self._tokenizer, f'{{"grammars": [{", ".join(grammars)}]}}', log_level=0, limits=limits)
         if matcher.is_error():
             raise SchemaRefused(f"no grammar can be made of the JSON schema: {matcher.get_error()}")
-        Constraint(matcher.deep_copy(), lambda: None).mask()  # a reference that is only itself allows nothing
+        Constraint(matcher.deep_copy(), lambda: None).bits()  # a reference that is only itself allows nothing
         return matcher
 
     def _tried(self, words: Any) -> Any:
@@ -122,7 +125,7 @@ class Grammars:
                 constraint = Constraint(self._matcher([json_grammar(place)]), lambda: None)
                 for token in self._tokenizer.tokenize_str(begun):
                     constraint.accept(token)
-                constraint.mask()
+                constraint.bits()
             except SchemaRefused as error:
                 raise SchemaRefused(f"the pattern {pattern} is too ambiguous beside its lengths") from error
         return words
@@ -196,10 +199,14 @@ class Constraint:
 
     def mask(self) -> NDArray[np.bool_]:
         """Of the whole vocabulary, the tokens allowed; its length is rounded up to 32. Raises SchemaRefused."""
+        return np.unpackbits(self.bits(), bitorder="little").view(np.bool_)
+
+    def bits(self) -> NDArray[np.uint8]:
+        """The same, eight tokens a byte, the first one lowest."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error() or not bits.any():
             raise self._refusal()
-        return np.unpackbits(bits, bitorder="little").astype(bool)
+        return bits
 
     def forced(self) -> list[int]:
         """The next tokens, while only one is allowed and it is how the tokenizer spells the text; none of a long text."""
@@ -216,11 +223,10 @@ class Constraint:
         return SchemaRefused("the JSON schema allows nothing, or is too ambiguous")
 
 
-def grammars_of(lark: str, schemas: Mapping[str, Any], parts: Sequence[Part] = ()) -> list[Words]:
+def grammars_of(lark: str, schemas: Mapping[str, Any], parts: Sequence[Part] = ()) -> list[str]:
     """Of rules, and of the JSON schemas that they name."""
     named = {**schemas, **{name: words for part in parts for name, words in part.schemas.items()}}
-    grammars = [{**json_grammar(words), "name": name} for name, words in named.items()]
-    return [{"lark_grammar": lark}, *grammars]
+    return [json.dumps({"lark_grammar": lark}), *(json_grammar(words, name) for name, words in named.items())]
 
 
 def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
@@ -233,7 +239,11 @@ def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
         if isinstance(one, list):
             waiting += one
         elif isinstance(one, dict):
-            waiting += [inside for keyword, inside in one.items() if keyword not in ("const", "enum")]
+            waiting += [
+                inside
+                for keyword, inside in one.items()
+                if isinstance(inside, dict | list) and keyword not in ("const", "enum")
+            ]
             if isinstance(pattern := one.get("pattern"), str) and "{" in pattern and "maxLength" in one:
                 text = {"type": "string", **{key: one[key] for key in STRINGS if key in one}}
                 place: Words = {"properties": {"a": text, "b": {}}, "required": ["a"], "additionalProperties": False}
@@ -247,14 +257,18 @@ def ambiguous(words: Any) -> Iterator[tuple[str, str, Any]]:
     yield from found.values()
 
 
-def json_grammar(words: Any) -> Words:
-    """Of a schema that was read. Raises ValueError."""
+def json_grammar(words: Any, name: str | None = None) -> str:
+    """Of a schema that was read, as JSON. Raises ValueError."""
     if not isinstance(words, dict):
         raise ValueError("it should be an object")
-    escapes = ESCAPES + "u" if CONTROL.search(json.dumps(words, ensure_ascii=False)) else ESCAPES
     # A oneOf is an anyOf here: the door has seen to it that no answer fits several alternatives.
-    options: Words = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": escapes, "coerce_one_of": True}
-    return {"json_schema": {**shared(words), "x-guidance": options}}
+    options: Words = {"whitespace_pattern": WHITE_SPACE, "json_allowed_escapes": ESCAPES, "coerce_one_of": True}
+    grammar: Words = {"name": name, "json_schema": {**shared(words), "x-guidance": options}}
+    written = json.dumps(grammar, ensure_ascii=False, allow_nan=False)
+    if not CONTROL.search(written):
+        return written
+    options["json_allowed_escapes"] += "u"
+    return json.dumps(grammar, ensure_ascii=False, allow_nan=False)
 
 
 def in_words(error: Exception) -> str:

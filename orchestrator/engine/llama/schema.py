@@ -8,7 +8,7 @@ keywords, spells regular expressions as Rust does, and has no bounds where a few
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 from urllib.parse import unquote
@@ -26,7 +26,7 @@ MOST_PATTERNS = 64  # patternProperties of a schema: each is compared with each,
 MOST_REPEATS = 5000  # of one item, and of a character by repetitions within one another: 100,000 take 0.2 s for a token
 MOST_TEXT = 8192  # characters of a name or a constant: what is forced is tokenised for each token, 60,000 in 30 ms
 MOST_FACTOR = 1000  # the least common multiple of all multipleOf: 999,983 takes 9.5 s and 386 MB
-MOST_WHOLE = 2**53  # bounds are read as floats, and an integer without them may have any number of digits
+MOST_WHOLE = 2**53  # bounds are read as floats
 MOST_SAID = 500  # characters of a refusal, which may repeat what the schema says
 
 Words = dict[str, Any]
@@ -74,13 +74,14 @@ BOUNDS = {
     **dict.fromkeys(LIMITS, MOST_WHOLE),
     "minProperties": 1,  # an answer may say a name twice, and then has fewer than were counted
 }
+# An integer without bounds could have any number of digits. Up to 2^53 they take 0.3 ms more: each digit is an alternative.
+WHOLE = {"minimum": 1 - 9 * 10**15, "maximum": 9 * 10**15 - 1}
 # To where schemas are, and not into a constant, which nobody has read.
 REFERENCE = re.compile(
     r"#(/(\$defs|definitions|properties|patternProperties)/[^/]+|/(anyOf|oneOf|allOf|prefixItems)/\d+"
     r"|/(items|additionalProperties))*"
 )
-# What is not closed ends with the text: were it looked for anew behind each bracket, that would take the square.
-NO_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[^"\[\]{}]+', re.DOTALL)
+ROUND, NO_BRACKETS = bytes.maketrans(b"[]{}", b"()()"), bytes(frozenset(range(256)) - frozenset(b"[]{}"))
 LINE = r"[^\n\r\u2028\u2029]"
 EXPRESSION = re.compile(r"\\.|\[(?:\\.|[^\]\\])*(?:\]|\\?\Z)|\{(\d{1,9})(?:,(\d{0,9}))?\}|.", re.DOTALL)
 IN_WORDS = (  # instead of what the libraries say of themselves
@@ -118,29 +119,35 @@ def read(schema: str, *, loosely: bool = False) -> Any:
     size = len(schema.encode())
     if size > MOST_SCHEMA_BYTES:
         raise SchemaRefused(f"the JSON schema has {size} bytes; at most {MOST_SCHEMA_BYTES} are taken")
-    check_depth(schema)
+    pieces = at_quotes(schema)
+    check_depth(pieces)
     try:
         root = json.loads(schema)
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
-    return _Reader(root, size, loosely=loosely).read(root)
+    return _Reader(root, lengthy=max(map(len, pieces)) > MOST_TEXT, loosely=loosely).read(root)
 
 
-def check_depth(schema: str) -> None:
-    """Counted on the text, before a parser recurses into it. A bracket in a string would close one that stays open."""
-    depth = 0
-    for bracket in NO_BRACKET.sub("", schema):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MOST_DEPTH:
-            raise SchemaRefused(f"the JSON schema is nested deeper than {MOST_DEPTH}")
+def at_quotes(schema: str) -> list[str]:
+    """What is outside of strings and what is in them, in turns. A string has no fewer signs here than characters."""
+    return schema.replace("\\\\", "_").replace('\\"', "_").split('"')
+
+
+def check_depth(pieces: Sequence[str]) -> None:
+    """Counted on the text, before a parser recurses into it: each round takes the innermost pairs away."""
+    brackets = "".join(pieces[::2]).encode().translate(ROUND, NO_BRACKETS)
+    for _ in range(MOST_DEPTH):
+        brackets = brackets.replace(b"()", b"")
+    if b"()" in brackets or brackets.count(b"(") > MOST_DEPTH:
+        raise SchemaRefused(f"the JSON schema is nested deeper than {MOST_DEPTH}")
 
 
 class _Reader:
     """What is malformed stays as it is: llguidance says so."""
 
-    def __init__(self, root: Any, size: int, *, loosely: bool) -> None:
+    def __init__(self, root: Any, *, lengthy: bool, loosely: bool) -> None:
         self._root = root
-        self._lengthy = size > MOST_TEXT  # fewer bytes hold no text that is too long
+        self._lengthy = lengthy  # there may be a text that is too long
         self._loosely = loosely
         self._parts = self._patterns = self._compared = 0
         self._factor = 1
@@ -150,6 +157,8 @@ class _Reader:
         if not isinstance(given, dict):
             return given
         words = unannotated(given)
+        if len(words) == 1 and isinstance(kind := words.get("type"), str):  # most are
+            return {**words, **WHOLE} if kind == "integer" else words
         if "oneOf" in words:
             words = self._with_discriminator(words, given.get("discriminator"))
         if not words.keys() <= ENFORCED:
@@ -210,8 +219,8 @@ class _Reader:
         self._patterns += len(words.get("patternProperties", ()))
         if self._patterns > MOST_PATTERNS:
             raise SchemaRefused(f"the JSON schema has more than {MOST_PATTERNS} patternProperties")
-        for keyword in words.keys() & BOUNDS.keys():
-            if abs(words[keyword]) > BOUNDS[keyword]:
+        for keyword in words:
+            if keyword in BOUNDS and abs(words[keyword]) > BOUNDS[keyword]:
                 raise SchemaRefused(f"{keyword} {words[keyword]} is not enforced: it goes beyond {BOUNDS[keyword]}")
         if self._lengthy and (longest := max(map(len, texts_of(words)), default=0)) > MOST_TEXT:
             raise SchemaRefused(f"a name or a constant has {longest} characters; at most {MOST_TEXT} are taken")
@@ -243,12 +252,13 @@ def with_inner(words: Words, change: Callable[[Any], Any]) -> Words:
     if words.keys().isdisjoint(HOLDING):
         return words
     found = dict(words)
-    for keyword in words.keys() & NAMED:
-        found[keyword] = {name: change(inside) for name, inside in words[keyword].items()}
-    for keyword in words.keys() & LISTED:
-        found[keyword] = [change(inside) for inside in words[keyword]]
-    for keyword in words.keys() & SINGLE:
-        found[keyword] = change(words[keyword])
+    for keyword, inside in words.items():
+        if keyword in NAMED:
+            found[keyword] = {name: change(one) for name, one in inside.items()}
+        elif keyword in LISTED:
+            found[keyword] = [change(one) for one in inside]
+        elif keyword in SINGLE:
+            found[keyword] = change(inside)
     return found
 
 
@@ -327,7 +337,7 @@ def typed(words: Words) -> Words:
         words = {"type": kinds[0], **words} if len(kinds) == 1 else words
     declared = words.get("type")
     if declared == "integer" or (isinstance(declared, list) and "integer" in declared and "number" not in declared):
-        words = {"minimum": -MOST_WHOLE, "maximum": MOST_WHOLE, **words}
+        words = {**WHOLE, **words}
     if words.keys().isdisjoint(REWRITTEN):
         return words
     if isinstance(words.get("items"), list):
