@@ -16,6 +16,8 @@ from pathlib import Path
 from codex.archive.archive import Archive
 from codex.documents import Document
 from codex.searching.search import Search
+from formatters.context import Evidence
+from orchestrator.prompt.evidence import TOKENS_OF_A_PASSAGE, joined
 
 from .citing import PACKAGES, CitedQuestion, questions
 from .corpora import documents
@@ -24,8 +26,8 @@ from .scoring import HEADER, Scores, mean, score
 
 QUESTIONS = Path(__file__).with_name("questions.jsonl")
 _HITS = 30
-_PASSAGES = 16  # that 4,000 tokens of evidence are filled from
-_CHARS = 16_000  # about 4,000 tokens of code
+_TOKENS = 4_000
+_CHARS = 4 * _TOKENS  # about, of code
 
 Passage = tuple[str, range]
 """A path and line numbers."""
@@ -89,8 +91,9 @@ def _rankers(package: str, corpus: Sequence[Document], search: Search, times: li
         return list(dict.fromkeys(hit.path for hit in hits))
 
     def passages(question: str) -> list[Passage]:
-        hits = search.search(question, package, _PASSAGES, passages=True).hits
-        return [(hit.path, range(hit.start, hit.end + 1)) for hit in hits]
+        hits = search.search(question, package, _TOKENS // TOKENS_OF_A_PASSAGE, passages=True).hits
+        read = joined([Evidence(path=hit.path, start=hit.start, end=hit.end, text=hit.text) for hit in hits])
+        return [(one.path, range(one.start, one.end + 1)) for one in read]
 
     return {"floor": Ranker(floor.files, floor.windows), "search": Ranker(by_search, passages)}
 

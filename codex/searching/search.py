@@ -4,7 +4,7 @@
 
 A list begins with the best chunk of each file, so that it names many files; further chunks of the best files follow where
 there is room. What is to be read (`passages`) has further chunks of a good file before the best chunk of a worse one: an
-answer is mostly in a few files, in several places of each.
+answer is mostly in a few files, in several places of each. What the best chunks use moves up there.
 Knows an archive and how code is asked about.
 """
 
@@ -33,6 +33,9 @@ _AMONG = 8  # chunks a file, of those that were only led to: whether they hold a
 _AGAIN = 0.7  # weight of a further chunk of a file, relative to its best one
 _AGAIN_READ = 0.9  # of one that is to be read
 _OWN = 0.3  # share of a chunk's own score in its place among what is to be read; the rest is its file's
+_USERS = 5  # best chunks, whose definitions are read with them
+_USED = 0.3  # of the score of the chunk that uses a definition, which is added to the definition's own
+_DEFINED = 2  # chunks that define a name; of one that more do, none is meant
 _Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
     "no word of it was found, and its meaning is hardly nearer to anything here than that of unrelated questions; "
@@ -131,7 +134,7 @@ class Search:
 
         def best(generated: Collection[str]) -> list[_Chosen]:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
-            return _chosen(ranked, n, by_meaning, exact, passages=passages)
+            return _chosen(ranked, n, by_meaning, exact, _used(ranked, chunks) if passages else None)
 
         holding = Counter(place.path for place, share in exact.items() if share == 1.0)
         return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
@@ -256,31 +259,46 @@ def _read_again(hit: ChunkHit, document: Document, question: Question) -> ChunkH
     return replace(hit_of(match, one.text, hit.score, hit.scores, question), near=hit.near)
 
 
+def _used(ranked: Sequence[RankedFile], chunks: Sequence[ChunkMatch]) -> dict[ChunkPlace, float]:
+    """What is added to the chunks that define what the best ones use: it is often the rest of the answer."""
+    scores = {place: one.score * share for one in ranked for place, share in one.by_place.items()}
+    users = sorted((one for one in chunks if one.place in scores), key=lambda one: (-scores[one.place], one.place))[
+        :_USERS
+    ]
+    by_name = {name: scores[user.place] for user in reversed(users) for name in user.references}
+    defined = Counter(name for one in chunks for name in one.names)
+    added: dict[ChunkPlace, float] = {}
+    for one in chunks:
+        adds = [by_name[name] for name in one.names if name in by_name and defined[name] <= _DEFINED]
+        added[one.place] = _USED * max(adds, default=0.0)
+    return added
+
+
 def _chosen(
     ranked: Sequence[RankedFile],
     n: int,
     by_meaning: Mapping[ChunkPlace, float],
     exact: Mapping[ChunkPlace, float],
-    *,
-    passages: bool,
+    used: Mapping[ChunkPlace, float] | None,
 ) -> list[_Chosen]:
     """Which chunks, in order: all that hold what was asked for as it is, then the others; of both the best of each
-    file before what is left of the best ones, except among `passages`. Scores fall."""
+    file before what is left of the best ones, except among passages (`used`: as `_used` has it). Scores fall."""
     every: list[tuple[tuple[float, bool, float, ChunkPlace], _Chosen]] = []
     for one in ranked:
-        for index, place in enumerate(one.places):
+        own = {place: one.by_place.get(place, 0.0) + (used or {}).get(place, 0.0) for place in one.places}
+        places = one.places if used is None else sorted(own, key=lambda place: -own[place])
+        for index, place in enumerate(places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}
             scores.pop("exact", None)
             if place in exact:
                 scores["exact"] = exact[place]
             if place in by_meaning:
                 scores["vector"] = by_meaning[place]
-            if passages:
-                own = scores["chunk"] * scores["role"]
-                score = ((1 - _OWN) * one.score + _OWN * own) * _AGAIN_READ**index
-            else:
+            if used is None:
                 score = one.score * _AGAIN**index
-            order = (-exact.get(place, 0.0), index > 0 and not passages, -score, place)
+            else:
+                score = ((1 - _OWN) * one.score + _OWN * own[place] * scores["role"]) * _AGAIN_READ**index
+            order = (-exact.get(place, 0.0), index > 0 and used is None, -score, place)
             every.append((order, (place, score, scores)))
     every.sort(key=lambda item: item[0])
     falling = accumulate((score for _, (_, score, _) in every[:n]), min)

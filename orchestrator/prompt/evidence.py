@@ -14,7 +14,7 @@ from codex.errors import CodexError
 from formatters.context import Evidence
 from formatters.writers import passage
 
-TOKENS_OF_A_PASSAGE = 250  # about, of a chunk of source text: decides only how many to ask for
+TOKENS_OF_A_PASSAGE = 160  # of a short one: more are asked for than fit, and short ones fill what long ones leave
 MOST_PASSAGES = 40
 HEADLINE = 40  # tokens kept for the line that introduces the passages; longer than it is in any vocabulary
 

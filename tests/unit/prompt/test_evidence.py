@@ -67,7 +67,7 @@ async def test_what_the_conversation_was_told_is_not_told_again(tokens: TokenCac
 async def test_the_question_is_searched_in_its_codex(tokens: TokenCache) -> None:
     archive = Archive()
     await gather(archive, tokens, "demo", "where is main?", 4_000)
-    assert archive.asked == [("where is main?", "demo", 16)]
+    assert archive.asked == [("where is main?", "demo", 25)]
 
 
 @pytest.mark.parametrize(("question", "budget"), [("", 4_000), ("  ", 4_000), ("where?", 0), ("where?", HEADLINE)])

@@ -137,6 +137,20 @@ def test_what_is_to_be_read_has_all_places_of_the_best_file_before_a_worse_one()
     assert [hit.score for hit in passages] == sorted((hit.score for hit in passages), reverse=True)
 
 
+def test_what_is_to_be_read_has_the_definition_that_the_best_place_uses_before_others_that_speak_of_it_as_much() -> (
+    None
+):
+    filler = "    rest = rest + 1\n" * 30
+    files = {
+        "sizes.py": "".join(
+            f"def {name}(value):\n{filler}    return widget + {used}\n\n\n"
+            for name, used in (("widget_size", "clamped(1)"), ("aaa", "2"), ("bbb", "3"), ("clamped", "4"))
+        )
+    }
+    passages = search(files).search("widget size", "c", 4, passages=True).hits
+    assert [hit.symbol for hit in passages] == ["widget_size", "clamped", "aaa", "bbb"]
+
+
 def test_nothing_is_found_for_nothing() -> None:
     assert search().search("", "c") == SearchResult()
     assert search().search("?!", "c") == SearchResult()
