@@ -30,7 +30,7 @@ from terminals import terminal
 from textual.widgets import Static
 
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.top import Known, gathered
+from orchestrator.cli.top_feed import Known, gathered
 from orchestrator.cli.top_view import TopView
 
 FOLDER = ROOT / "docs" / "pictures"

@@ -31,8 +31,8 @@ from orchestrator.cli.chat_pages import help_page, in_context, why
 from orchestrator.cli.client import Daemon, Failure, route_part, told_of_waiting
 from orchestrator.cli.places import PlacesOfAnswer, meant
 from orchestrator.cli.plan import plan_page
-from orchestrator.cli.showing import NO_CURSOR, shown
-from orchestrator.cli.terminal import is_terminal, note, result_page, to_stderr
+from orchestrator.cli.showing import shown
+from orchestrator.cli.terminal import NO_CURSOR, is_terminal, note, result_page, to_stderr
 from orchestrator.cli.trace import voted_words
 from orchestrator.wire import faults
 

@@ -24,8 +24,7 @@ from urllib.parse import unquote, urlencode
 from orchestrator.cli.client import HANGS_S, Daemon, Failure, route_part
 from orchestrator.cli.loopback import Loopback, PageAnswer, PageRequest, Stream
 from orchestrator.cli.terminal import note, result
-from orchestrator.cli.top import Known
-from orchestrator.cli.top_feed import Feed
+from orchestrator.cli.top_feed import Feed, Known
 from orchestrator.wire import faults
 from orchestrator.wire.picture import files_of
 from orchestrator.wire.places import VERSION

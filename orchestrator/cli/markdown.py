@@ -23,7 +23,7 @@ from rich.theme import Theme
 
 from orchestrator.cli.pieces import Piece
 from orchestrator.cli.places import PLACE
-from orchestrator.cli.showing import VISIBLE, Link
+from orchestrator.cli.terminal import VISIBLE, Link
 
 CODE_CONTEXT = 60  # lines above a line of code that decide its colours: a longer text between quotes is rare
 COLOURS = {"standard": ColorSystem.STANDARD, "256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}

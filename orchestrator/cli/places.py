@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.showing import can_link
-from orchestrator.cli.terminal import is_terminal
+from orchestrator.cli.terminal import can_link, is_terminal
 
 # Not behind a letter, a dot or a colon: neither an address nor a time of day is a place.
 PLACE = re.compile(r"(?<![\w/.~:-])((?:[\w.@+-]+/)*[\w.@+-]*\w):(\d+)(?:-\d+)?(?![\w:])")

@@ -10,19 +10,26 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol
 
 from orchestrator.cli.pieces import Cutter, Kind, Piece, parted
-from orchestrator.cli.terminal import HARMLESS, coloured, faint, is_terminal, result, safe, to_stderr, written
+from orchestrator.cli.terminal import (
+    NO_CURSOR,
+    VISIBLE,
+    Link,
+    can_link,
+    coloured,
+    faint,
+    is_terminal,
+    result,
+    safe,
+    to_stderr,
+    written,
+)
 
-NO_CURSOR = ("", "dumb", "unknown")  # values of TERM that promise no cursor
-NO_LINKS = (*NO_CURSOR, "linux")  # the kernel's console has no links
 SHOWN_TAB = "    "  # how wide a terminal's own is depends on where it stands
-# A carriage return is left out, as it is at the end of lines of some files.
-VISIBLE = {**HARMLESS, 13: None}
-Link = Callable[[str], str | None]  # the URL of `path:line`; None: it is no place that is known
 
 
 class Shown(Protocol):
@@ -44,11 +51,6 @@ def shown(*, plain: bool, link: Link) -> Shown:
 
 def can_render(environ: Mapping[str, str]) -> bool:
     return is_terminal(sys.stdout) and environ.get("TERM", "") not in NO_CURSOR
-
-
-def can_link(environ: Mapping[str, str]) -> bool:
-    """NO_COLOR means no link either: who sets it wants characters alone."""
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in NO_LINKS
 
 
 class Thoughts:

@@ -18,6 +18,10 @@ Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # direction, which show a line in another order than it has.
 DRIVING = [*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 HARMLESS = {code: "�" for code in DRIVING if code not in (9, 10)}
+VISIBLE = {**HARMLESS, 13: None}  # a carriage return is left out, as it is at the end of lines of some files
+NO_CURSOR = ("", "dumb", "unknown")  # values of TERM that promise no cursor
+NO_LINKS = (*NO_CURSOR, "linux")  # the kernel's console has no links
+Link = Callable[[str], str | None]  # the URL of `path:line`; None: it is no place that is known
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between two columns of a page
 LEAST_COLUMN = 20  # characters of the last one, so that a line goes on below it
 CLEAR_LINE = "\r\x1b[K"
@@ -151,6 +155,11 @@ def clear_progress() -> None:
 def coloured(stream: TextIO) -> bool:
     """NO_COLOR, whatever its value, as https://no-color.org has it."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def can_link(environ: Mapping[str, str]) -> bool:
+    """NO_COLOR means no link either: who sets it wants characters alone."""
+    return not environ.get("NO_COLOR") and environ.get("TERM", "") not in NO_LINKS
 
 
 def faint(text: str, stream: TextIO) -> str:

@@ -13,8 +13,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from orchestrator.cli.client import Failure
-from orchestrator.cli.top import Known, next_codex
-from orchestrator.cli.top_feed import Feed
+from orchestrator.cli.top_feed import Feed, Known, next_codex
 from orchestrator.cli.top_page import SECTIONS, Line, fit, head, title, wrapped
 
 LEFT = 130  # by Ctrl-C

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.cli.markdown import Page
 from orchestrator.cli.pieces import Cutter, Piece, parted
-from orchestrator.cli.showing import VISIBLE, OpenRows, Rendered
+from orchestrator.cli.showing import OpenRows, Rendered
+from orchestrator.cli.terminal import VISIBLE
 
 MARKS = [
     "```",

@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from orchestrator.cli import top_feed
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.top import Known, gathered
+from orchestrator.cli.top_feed import Known, gathered
 from orchestrator.cli.top_view import TopView
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.top import Known, chosen_codex, gathered, next_codex
+from orchestrator.cli.top_feed import Known, chosen_codex, gathered, next_codex
 from orchestrator.cli.top_page import beginning, cells, drawn_arms, ending, folded, head, memory, page, plain, visible
 from orchestrator.cli.top_page import codex_line as drawn_codex
 from orchestrator.wire import faults

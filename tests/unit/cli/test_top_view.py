@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from orchestrator.cli.client import Daemon
-from orchestrator.cli.top import Known, gathered
+from orchestrator.cli.top_feed import Known, gathered
 from orchestrator.cli.top_page import SECTIONS, cells
 from orchestrator.cli.top_view import Pane, TopView, arranged, keys
 
