@@ -184,11 +184,10 @@ def held(house, script):
 
 
 def test_signals_reach_the_command_and_its_end_by_one_is_told_as_a_shell_does(house):
-    process = held(house, "trap 'exit 5' TERM; echo x; while :; do sleep 0.05; done")
-    process.terminate()
-    assert process.wait(SOON) == 5
-    process = held(house, "echo x; kill -KILL $$")
-    assert process.wait(SOON) == 128 + signal.SIGKILL
+    for then, status in (("exit 5", 5), ("kill -KILL $$", 128 + signal.SIGKILL)):
+        process = held(house, f"trap '{then}' TERM; echo x; while :; do sleep 0.05; done")
+        process.terminate()
+        assert process.wait(SOON) == status
     until(lambda: away(house) is None)
 
 

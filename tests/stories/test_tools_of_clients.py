@@ -67,7 +67,7 @@ def port():
 @pytest.fixture(scope="module")
 def house(models, port):
     config = TCP.format(port=port, digest=hashlib.sha256(TOKEN.encode()).hexdigest())
-    window = {"LORE_MODEL__CONTEXT": "4096"}  # a prompt of all of it is computed in seconds
+    window = {"LORE_MODEL__CONTEXT": "2560"}  # a prompt of all of it is computed in seconds
     with living(models, config, model="builtin:noise-s", environment=window) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
