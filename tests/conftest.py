@@ -34,8 +34,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # In two processes: files in the order of their folders, so that whole daemons come first and quick units even out the
-    # end. By number of tests, as it would be, the daemons come last, and one process waits for the other.
+    # In several processes: files in the order of their folders, so that whole daemons come first and quick units even out
+    # the end. By number of tests, as it would be, the daemons come last, and one process waits for the other.
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -12,6 +12,11 @@ from orchestrator.engine.messages import Completion
 FAULTY = Path(__file__).resolve().parents[1] / "support" / "faulty_child"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _engines_are_forks(forked_engines: None) -> None:
+    """A test that asks about the start of the process sets REAL_PROCESSES."""
+
+
 @pytest.fixture
 def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Says how steps of children fail from now on."""

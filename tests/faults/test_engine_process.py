@@ -71,6 +71,7 @@ async def test_the_child_imports_nothing_from_the_folder_it_is_started_in(
     for name in ("orchestrator", "queue", "llama_cpp"):
         (tmp_path / f"{name}.py").write_text("from pathlib import Path; Path('ran').touch()")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REAL_PROCESSES", "1")
     async with engine(quoter_model) as client:
         await load(client)
         assert (await ask(client, 37))[0] == code(37)

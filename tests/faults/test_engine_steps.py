@@ -145,6 +145,7 @@ async def test_a_model_for_which_there_is_no_memory_is_reported_broken_and_not_t
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("REAL_PROCESSES", "1")  # a fork has memory to spare
     monkeypatch.setattr("orchestrator.engine.client.supervisor.MOST_ENDS", 2)
     async with engine(quoter_model) as client:
         with pytest.raises(EngineUnavailable) as refused:

@@ -3,8 +3,8 @@
     python tests/soak/endurance.py [--minutes N] [--turns N] [--seed N] [--only TEXT]
 
 Each part does a number of things (1,000 turns, 100 kills, 2,000 turns) times minutes / 30, or fewer where its share of the
-time ends first, which its row then says. The exit status is 1 where a bound is missed or a part fails. Daemons are forks of
-one process, as in the tests; with REAL_PROCESSES=1 each is started as a user does.
+time ends first, which its row then says. The exit status is 1 where a bound is missed or a part fails. Where memory is
+not counted, daemons are forks of one process, as in the tests; with REAL_PROCESSES=1 each is started as a user does.
 """
 
 import argparse

@@ -53,6 +53,8 @@ THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 INT = struct.Struct("i")
 SET_PARENT_DEATH_SIGNAL = 1
 START_PROCESS = ChildProcess.start
+SPARES = 4
+spares: list[tuple[int, socket.socket]] = []  # of this daemon: a process, and what makes it an engine
 
 
 def main() -> None:
@@ -63,6 +65,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # collecting in a fork then copies nothing that all share
     if (wire := serve(orders)) is not None:
+        forget_daemon(wire)
         be_engine(wire, dict(os.environ))
     from orchestrator.cli import main as lore
 
@@ -138,12 +141,26 @@ def become(order: bytes, files: list[int]) -> socket.socket | None:
         os.dup2(file, standard)
     for file in files[:4]:
         os.close(file)
+    # What can be done with a file is seen when it is opened.
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     os.chdir(cwd)
     live_in(environment)
-    sys.path[:0] = [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    for folder in paths(environment, "LD_LIBRARY_PATH"):
+        if (driver := Path(folder) / "libnvidia-ml.so.1").exists():
+            ctypes.CDLL(str(driver))  # whoever opens it by its name is given this one
+    if more := paths(environment, "PYTHONPATH"):
+        sys.path[:0] = more
+        sys.modules.pop("sitecustomize", None)  # the system's
+        with suppress(ImportError):
+            importlib.import_module("sitecustomize")
     time.tzset()
     sys.argv[:] = arguments
     return socket.socket(fileno=files[4]) if files[4:] else None
+
+
+def paths(environment: Mapping[str, str], name: str) -> list[str]:
+    return [folder for folder in environment.get(name, "").split(os.pathsep) if folder]
 
 
 def live_in(environment: Mapping[str, str]) -> None:
@@ -215,30 +232,50 @@ def start_lances_loop_late() -> None:
 async def start_engine(
     kind: type[ChildProcess], spec: EngineSpec, environment: Mapping[str, str] | None = None
 ) -> ChildProcess:
-    """As `ChildProcess.start`. The first engine of a daemon comes before its second thread; later ones are no forks."""
-    if threads() > 1 or environment:
+    """As `ChildProcess.start`. Before its second thread a daemon makes spare processes, which become its engines one
+    after another; when they are used up, engines are no forks."""
+    if threads() == 1 and not spares:
+        spares.extend(spare() for _ in range(SPARES))
+    if environment or not spares:
         return await START_PROCESS(spec, environment)
+    pid, orders = spares.pop()
     ours, theirs = socket.socketpair()
-    with theirs:
-        pid = os.fork()
-        if pid == 0:
-            be_engine(theirs, environment_of(spec))
+    with theirs, orders:
+        order = repr(environment_of(spec)).encode()
+        socket.send_fds(orders, [INT.pack(len(order)) + order], [theirs.fileno()])
     ended = EngineFork(pid, os.pidfd_open(pid), lambda: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     child = kind(ended, *await asyncio.open_connection(sock=ours))  # type: ignore[arg-type]
     child.send([spec])
     return child
 
 
-def be_engine(wire: socket.socket, environment: Mapping[str, str]) -> NoReturn:
-    """The engine, with what an exec would have left it of its daemon."""
-    from orchestrator.engine.child import worker
+def spare() -> tuple[int, socket.socket]:
+    """A process that becomes an engine when it is ordered to, or ends with this one."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        pid = os.fork()
+        if pid == 0:
+            forget_daemon(theirs)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group
+            order, (wire,) = received(theirs)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            be_engine(socket.socket(fileno=wire), literal_eval(order.decode()))
+    return pid, ours
 
+
+def forget_daemon(only: socket.socket) -> None:
+    """What an exec would not have left it of its daemon."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.closerange(3, wire.fileno())
-    os.closerange(wire.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(3, only.fileno())
+    os.closerange(only.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def be_engine(wire: socket.socket, environment: Mapping[str, str]) -> NoReturn:
+    from orchestrator.engine.child import worker
+
     logging.captureWarnings(capture=False)
     logging.root.handlers.clear()
     live_in(environment)

@@ -6,7 +6,8 @@ signals, files and end, which runs the entry point that `lore` runs.
 
 Whoever asks about a start has a real one: `new_daemon`, or LORE in a process of one's own. So has every environment with
 something that an import or the system's loader reads: LD_PRELOAD and its like, and a PYTHONPATH that takes the place of
-something. With REAL_PROCESSES=1 all are.
+something. What runs at every start, sitecustomize, runs in a fork when all is imported; the driver in LD_LIBRARY_PATH is
+loaded then. With REAL_PROCESSES=1 all are real.
 """
 
 import asyncio
@@ -21,11 +22,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from private_daemon import PrivateDaemon
 from support.fork_server import ENGINE, START_PROCESS, EngineFork
@@ -51,11 +53,15 @@ READ_LATE = (
     "COLUMNS",
     "EDITOR",
     "VISUAL",
+    "FAULT_FILE",  # faulty_child, which looks when it runs
+    "CHILD_",
+    "FAKE_NVML_",
+    "LD_LIBRARY_PATH",
 )
 
 IMPORTED_IN = dict(os.environ)  # what was set later no fork server's imports have read
-RUN_AT_START = {"sitecustomize", "usercustomize"}
 ROOM = " " * 200  # in the server's arguments, for those that `ps` shows of a fork
+F = TypeVar("F", bound="Fork")
 ONE_ORDER = threading.Lock()  # at a time: some tests ask from several threads
 
 
@@ -85,6 +91,9 @@ class Fork:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self.reports], [], [], timeout)[0]:
             self.returncode = os.waitstatus_to_exitcode(self._reported())
@@ -95,6 +104,39 @@ class Fork:
         report = self.reports.recv(4)
         assert report, "the fork server has ended"
         return int.from_bytes(report, sys.byteorder)
+
+
+class ForkedCommand(Fork):
+    """Text can be read of what it writes."""
+
+    stdout: IO[str]
+    stderr: IO[str]
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """As of `Popen`; what never ends is for the timeout of tests."""
+        with ThreadPoolExecutor(2) as pool:
+            out, err = pool.map(lambda pipe: pipe.read(), (self.stdout, self.stderr))
+        self.wait(timeout)
+        return out, err
+
+
+def begin_command(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """`lore`, left running in a session of its own, with pipes for what it writes."""
+    if not forkable(environment):
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(out_end, "wb") as written, os.fdopen(err_end, "wb") as told:
+        process = fork(command, environment, Path.cwd(), (nothing, written, told), session=True, kind=ForkedCommand)
+    process.stdout, process.stderr = os.fdopen(out), os.fdopen(err)
+    return process  # type: ignore[return-value]
 
 
 class ForkedDaemon(PrivateDaemon):
@@ -140,9 +182,9 @@ def forkable(environment: Mapping[str, str], imported_in: Mapping[str, str] = os
 
 
 def only_adds(folders: str) -> bool:
-    """Whether these, in front of all others where modules are looked for, hide none of them, and run nothing at a start."""
+    """Whether these, in front of all others where modules are looked for, hide none of them."""
     names = {module.name for folder in folders.split(os.pathsep) for module in pkgutil.iter_modules([folder])}
-    return not names & RUN_AT_START and not any(map(find_spec, names))
+    return not any(map(find_spec, names - {"sitecustomize"}))
 
 
 async def start_engine(
@@ -177,7 +219,8 @@ def fork(
     *,
     session: bool = False,
     wire: socket.socket | None = None,
-) -> Fork:
+    kind: type[F] = Fork,  # type: ignore[assignment]
+) -> F:
     """A new process that runs `lore`, or with `wire` an engine, with these arguments and files in this folder; `session`:
     in a session of its own."""
     ours, theirs = socket.socketpair()
@@ -187,7 +230,7 @@ def fork(
         with ONE_ORDER:
             server = fork_server("all" if wire is None else "engines")
             socket.send_fds(server, [struct.pack("i", len(order)) + order], given)
-    return Fork(command, ours)
+    return kind(command, ours)
 
 
 @cache
@@ -197,5 +240,5 @@ def fork_server(imported: str) -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, str(SERVER), str(theirs.fileno()), imported, ROOM]
-        subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+        subprocess.Popen(command, env=IMPORTED_IN, pass_fds=[theirs.fileno()], start_new_session=True)
     return ours

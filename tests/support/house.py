@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx2
 from private_daemon import LORE, XDG, PrivateDaemon
-from support.forks import ForkedDaemon
+from support.forks import ForkedDaemon, begin_command
 
 CODES = {"zebra": "4815162", "walrus": "9273645"}
 # Two threads stall beside any busy process; one is slower by half at most.
@@ -166,16 +166,7 @@ def counters(daemon: PrivateDaemon) -> Mapping[str, float]:
 
 def begun(daemon: PrivateDaemon, *arguments: str | Path) -> "subprocess.Popen[str]":
     """A `lore` command that is left running, in a group of its own, so that it can be interrupted alone."""
-    return subprocess.Popen(
-        [str(LORE), *map(str, arguments)],
-        env=daemon.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-        start_new_session=True,
-    )
+    return begin_command([str(LORE), *map(str, arguments)], daemon.environment)
 
 
 def first_words(process: "subprocess.Popen[str]", timeout_s: float = 60.0) -> str:

@@ -105,7 +105,7 @@ def spoiled(amount: Amount, place: Path) -> Iterator[Row]:
         "XDG_CACHE_HOME": str(place / "cache"),
         "XDG_STATE_HOME": str(place / "state"),
     }
-    with living(amount.models, "[model]\ncontext = 4096\n", real=True, environment=environment) as daemon:
+    with living(amount.models, "[model]\ncontext = 4096\n", environment=environment) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         disk, done = Disk(daemon, place), 0
         for number in amount.times():

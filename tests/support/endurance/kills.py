@@ -196,7 +196,7 @@ class Killing:
 
 
 def kills(amount: Amount) -> Iterator[Row]:
-    with living(amount.models, SETTINGS, real=True) as daemon:
+    with living(amount.models, SETTINGS) as daemon:
         life = Killing(daemon, amount.chance())
         life.begin()
         life.ask_one(0, most=3)

@@ -1,4 +1,5 @@
-"""Run by Python when the engine's child starts with this folder on its path: steps of the real backend then fail on demand.
+"""Run by Python when the engine's child starts with this folder on its path, and by a fork: steps of the real backend then
+fail on demand.
 
 The file that FAULT_FILE names says how: a word in it is the fault of the next step, and is taken out; `every` before the
 word leaves it, with `load` it is a fault of loading the model, with `restore` of the next restore, with `embed` of the next
@@ -9,6 +10,7 @@ is to have that time.
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,8 +29,9 @@ if "FAULT_FILE" in os.environ:
     from orchestrator.engine.embedding.port import Vectors
     from orchestrator.engine.llama.memory import LlamaMemory
 
-    messages.OVERRUN_LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", messages.OVERRUN_LEAST_SECONDS))
-    messages.OVERRUN_FACTOR = float(os.environ.get("CHILD_FACTOR", messages.OVERRUN_FACTOR))
+    for _of in (messages, sys.modules.get("orchestrator.engine.child.worker", messages)):
+        _of.OVERRUN_LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", messages.OVERRUN_LEAST_SECONDS))
+        _of.OVERRUN_FACTOR = float(os.environ.get("CHILD_FACTOR", messages.OVERRUN_FACTOR))
     _file = Path(os.environ["FAULT_FILE"])
     _decode, _restore, _vectors = LlamaMemory.decode, LlamaMemory.restore, LlamaEmbeddingContext.vectors
 

@@ -40,7 +40,7 @@ from orchestrator.model.chat_model import EngineEncoder
 from orchestrator.prompt.composing import Assembler, Composer, TokenCache
 from orchestrator.service import Ask, Principal, ToolChoice
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 CODE = {"a.py": "def main():\n    return helper()\n\n\ndef helper():\n    return 1\n", "b.py": "x = 1\n"}
 SYMBOL = {"name": {"enum": ["main", "helper", "nobody"]}, "what": {"enum": ["definition", "callers", "callees"]}}
 READ = {"path": {"enum": ["a.py", "b.py", "/etc/passwd"]}, "start": {"const": 1}, "end": {"const": 5}}

@@ -21,7 +21,7 @@ from orchestrator.engine.snapshot import EngineSnapshot, PoolState
 from orchestrator.errors import OverBudget
 from orchestrator.machine.machine import Machine, ModelCosts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 SHAPE = shape(
     trained=32_768,
     embedding=512,

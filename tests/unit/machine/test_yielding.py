@@ -13,7 +13,7 @@ from orchestrator.engine.model import EngineSpec
 from orchestrator.machine.clock import SteadyClock
 from orchestrator.machine.yielding import Cause, Pause, Yielding, read_pauses, write_pauses
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 
 
 class Running:

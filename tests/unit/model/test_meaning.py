@@ -20,7 +20,7 @@ from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.model.embedding_model import EmbeddingFile
 from orchestrator.model.meaning import Bridge, Filling, Refusals, embedders
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 SPEC = EmbeddingSpec("fake")
 FILE = EmbeddingFile(SPEC, embedding_name(SPEC), 64)
 

@@ -27,7 +27,7 @@ from orchestrator.program import Program
 from orchestrator.service import Principal
 from orchestrator.waking import AwaitedModel
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 
 
 class Card:

@@ -31,7 +31,7 @@ from orchestrator.engine.messages import (
 )
 from orchestrator.engine.model import EngineSpec
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 FLOOR = ids_to_bytes([n % 50 for n in range(600)])
 
 

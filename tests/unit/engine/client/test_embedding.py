@@ -16,7 +16,7 @@ from orchestrator.engine.client.supervisor import ChildState, EngineUnavailable
 from orchestrator.engine.messages import Completion, Grant, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 MANY = ["a chunk of a file with some words in it " * 12] * 20_000  # minutes of work
 
 
