@@ -24,10 +24,10 @@ install:   ## .venv with everything; compiles llama.cpp once per machine
 demo: install   ## load two real codebases, ask, show what was cached
 	@$(BIN)/python scripts/demo.py
 
-test: install   ## the whole suite, in two processes
+test: install   ## the whole suite, in three processes: a third of a test's time is a wait
 	@scripts/system_packages.sh tests
 	@# pytest keeps the tests that it has rewritten: without that each process takes ten seconds to collect them, each time.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS)
 
 nightly: install  ## the laws, each with 10,000 generated cases where it sets no number of its own, longer lives of the engine, and 10,000 turns and 500 real ones under chance: hours
 	@HYPOTHESIS_PROFILE=nightly LORE_SOAK_TURNS=10000 LORE_SOAK_REAL_TURNS=500 LORE_SOAK_OPERATIONS=2000 LORE_SOAK_KILLS=100 $(BIN)/python -m pytest -n 2 --dist loadfile --timeout 7200 tests/laws tests/unit/governor tests/unit/prompt tests/soak/test_chaos.py tests/soak/test_daemon_chaos.py tests/soak/test_engine_soak.py tests/soak/test_llama_soak.py tests/faults/test_memories_kills.py $(PYTEST_ARGS)
