@@ -405,7 +405,7 @@ def kv(found: "ConfiguredModel") -> Check:
     words = "can be cut in ranges: a checkpoint is a tail alone" if cut.cut else f"is kept whole: {cut.why}"
     cost = f", {count(found.bytes_per_token)} B a token" if found.bytes_per_token is not None else ""
     flash = "on" if plan.flash_attention else "off"
-    lost = f"; measured: {kv_loss(found.kv_loss.model_dump())}" if found.kv_loss else ""
+    lost = "".join(f"; {kind} measured: {kv_loss(one.model_dump())}" for kind, one in found.kv_losses.items())
     return Check("KV", True, f"{words}; keys {plan.keys}, values {plan.values}{cost}; flash attention {flash}{lost}")
 
 

@@ -107,12 +107,12 @@ def fault_of(store: Path) -> str:
 
 @dataclass(frozen=True)
 class ConfiguredModel:
-    """A model that can be loaded, and how it would be now; `kv_loss`: what its type of KV changes, where that was measured;
-    `refused`: settings that loading would fail with."""
+    """A model that can be loaded, and how it would be now; `kv_losses`: what types of KV change of it, where that was
+    measured; `refused`: settings that loading would fail with."""
 
     file: ModelFile
     offload: Offload
-    kv_loss: KvLoss | None
+    kv_losses: dict[str, KvLoss]
     bytes_per_token: int | None
     ranges: KvRanges
     template: TemplatePlacement
@@ -134,7 +134,7 @@ def configured_model(settings: Settings, paths: Paths) -> ConfiguredModel | None
     return ConfiguredModel(
         model,
         offload,
-        KvLosses(paths.data).of(model.path, model.shape).get(offload.plan.values),
+        KvLosses(paths.data).of(model.path, model.shape),
         per_token,
         ranges(model.shape, offload.plan),
         placement_report(model.placement),

@@ -6,6 +6,8 @@ import sqlite3
 import pytest
 from support.nvml import StandIn, compiled
 
+from governor.gguf import read_gguf
+from governor.model_shape import shape_of
 from orchestrator.cli.context import page
 from orchestrator.cli.doctor import (
     archives,
@@ -15,8 +17,10 @@ from orchestrator.cli.doctor import (
     faults_of,
 )
 from orchestrator.cli.local import settings
+from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.offloading import engine_offloads
 from orchestrator.reports.surroundings import built_engine
+from orchestrator.wire.answers import KvLoss
 
 
 @pytest.fixture
@@ -77,6 +81,16 @@ def test_the_model_in_use_tells_of_its_kv_its_flash_attention_its_floors_and_of_
     assert "none on disk is of this file" in found["floors"]["detail"]
     assert "search goes by words" in found["embedding"]["detail"]
     assert found["embedding"]["fix"]
+
+
+def test_what_a_type_of_kv_was_measured_to_change_is_told_while_another_one_is_in_use(checks, folder, quoter_model):
+    data = folder / "data" / "lorekeep"
+    data.mkdir(parents=True, exist_ok=True)
+    loss = KvLoss(tokens=2048, mean=0.001, worst=0.01, changed=0.004, codex="demo")
+    KvLosses(data).keep(quoter_model, shape_of(read_gguf(quoter_model)), "q8_0", loss)
+    found = checks(LORE_MODEL=str(quoter_model))["KV"]["detail"]
+    assert "keys f16, values f16" in found
+    assert "q8_0 measured: KL 0.0010 mean, 0.0100 99th percentile, 0.4 % other tokens (2,048 tokens of demo)" in found
 
 
 def test_settings_that_loading_would_fail_with_are_found_before_a_daemon_starts(checks, quoter_model):
