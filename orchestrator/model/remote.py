@@ -18,9 +18,9 @@ from orchestrator.model.conditions import LoadingConditions
 from orchestrator.model.embedding_model import EmbeddingChoice
 from orchestrator.model.model_file import ModelFile
 from orchestrator.model.offloading import offload_of
-from orchestrator.settings.key_files import read_key_file
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
+from orchestrator.settings.sources import read_key_file
 from orchestrator.wire.places import path_of
 
 KEY_VARIABLE = "LORE_ENGINE_KEY"

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from codex.settings import RemoteArchive
 from orchestrator.errors import SettingsError
-from orchestrator.settings.key_files import read_key_file
 from orchestrator.settings.model import Settings
+from orchestrator.settings.sources import read_key_file
 
 MOST_KEYS = 16_384  # bytes of a file of keys; more is another file
 AWS = "amazonaws.com"

@@ -6,6 +6,8 @@ Every key keeps where it came from; `describe` shows them as a table with value,
 
 import difflib
 import json
+import logging
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,10 @@ from orchestrator.errors import SettingsError
 from orchestrator.settings.model import Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths, write_whole
 from orchestrator.settings.units import Measure
+from orchestrator.wire.places import path_of
 from orchestrator.wire.wording import wording
+
+log = logging.getLogger("lorekeep.settings")
 
 ALIKE = 0.65  # difflib's ratio, from which a name counts as another one mistyped
 PREFIX = "LORE_"
@@ -329,3 +334,18 @@ def write_value(
         hint = "check the file, its folder and their owner"
         raise SettingsError(f"{file} cannot be written: {error}", hint) from error
     return file, after != before
+
+
+def read_key_file(setting: str, file: str, most: int) -> tuple[Path, bytes]:
+    """Where it is, and at most a byte more than `most` of it: so long a one is another file. Raises SettingsError, of which
+    no message has what is in it."""
+    path = path_of(file)
+    try:
+        # A pipe that nobody writes to is empty, instead of waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
+            found, others = opened.read(most + 1), os.fstat(opened.fileno()).st_mode & 0o077
+    except OSError as error:
+        raise SettingsError(f"{setting}: {path}: {error.strerror}", "make it readable for the daemon") from error
+    if others:
+        log.warning("others may read the key in %s: chmod 600 %s", path, path)
+    return path, found
