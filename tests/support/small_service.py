@@ -1,4 +1,4 @@
-"""The program behind the routes, small and deterministic: answers by repeating the question's words. For tests of both edges.
+"""The program behind the routes, small and deterministic: answers by repeating words of the question. For both edges.
 
 A question steers it: `forever` never ends, `break` fails after a word, `full`, `paused`, `loading`, `huge` are refused,
 `bug` is our own mistake, `think` thinks first, `call` calls a tool, `long` is cut, `mute` is
