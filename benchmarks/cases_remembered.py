@@ -66,6 +66,7 @@ class Parts:
     dedup: bool = True
     boost: bool = True
     floor: bool = True
+    half: bool = True
 
 
 VARIANTS = {
@@ -74,6 +75,7 @@ VARIANTS = {
     "without dedup": Parts(dedup=False),
     "without boost": Parts(boost=False),
     "without floor": Parts(floor=False),
+    "without half of the best": Parts(half=False),
 }
 
 
@@ -186,6 +188,8 @@ def loaded(store: MemoryStore, names: Mapping[str, str], question: Labelled, par
     with ExitStack() as without:
         for module in () if parts.floor else (recall, ranking):
             without.enter_context(patch.object(module, "FLOOR", 0.0))
+        if not (parts.floor and parts.half):
+            without.enter_context(patch.object(ranking, "OF_BEST", 0.0))
         found = anyio.run(Recall(store, Staleness(store, lambda *_: None), lambda: NOW).recall, meant, None)
     ids = [one.id for one in found.karma.entries if not one.node and one.kind != Kind.CENSOR]
     return Loaded(question, tuple(names[one] for one in ids), found.counts.similarity, len(found.plan.kinds))

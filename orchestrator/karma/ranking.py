@@ -4,7 +4,8 @@
               + 0.05 usage + 0.05 confidence ) × boost × 1.1 for what is proven × 0.5 for what is superseded
     with a weight w of recency:  score' = (1 - w) · score + w · recency
 
-A relevance floor comes before the budget: more room must not admit noise. What the conversation says already is left out.
+A relevance floor comes before the budget: more room must not admit noise. Where one memory holds much of the question, what
+holds less than half of that shares a word with it by chance. What the conversation says already is left out.
 """
 
 import math
@@ -28,6 +29,7 @@ OUTCOMES = {
 PROVEN = 1.1
 PROVEN_STATES = frozenset({MemoryState.CORE, MemoryState.EFFECTIVE})
 REPLACED = 0.5
+OF_BEST = 0.5  # of the best similarity; what has less is left out (decision 0053)
 MOST_USAGE = 1.5
 LEAST_SHOWINGS = 2  # before a boost is made of them
 LEAST_LETTERS, REFERENCED = 3, 0.15  # of a word that counts; Jaccard index of an item that an answer uses
@@ -90,7 +92,7 @@ def ranked(
     said = [_content(turn) for turn in turns]
     left = dict(plan.limits)
     chosen = []
-    relevant = [one for one in found if one.similarity >= FLOOR and one.record.trust >= min_trust]
+    relevant = _relevant([one for one in found if one.record.trust >= min_trust])
     scored = [(score(one, frame, usage.get(one.record.id), now, plan.recency), one) for one in relevant]
     for value, one in successors_first(scored):
         size = _size(one.record, said)
@@ -98,6 +100,12 @@ def ranked(
             left[one.record.kind] -= 1
             chosen.append(RankedMemory(one.record, one.similarity, value, size, one.record.micro))
     return chosen
+
+
+def _relevant(found: Sequence[FoundMemory]) -> list[FoundMemory]:
+    """What is superseded is there because the past is asked for: it is not compared with what is true now."""
+    least = max([FLOOR, *(OF_BEST * one.similarity for one in found)])
+    return [one for one in found if one.similarity >= (FLOOR if one.record.state is MemoryState.SUPERSEDED else least)]
 
 
 def _size(record: MemoryRecord, said: Sequence[frozenset[str]]) -> str | None:

@@ -114,6 +114,17 @@ def test_what_is_below_the_floor_of_relevance_or_of_trust_is_left_out_however_mu
     assert ranked(hits, plan("what is it"), FRAME, {}, (), NOW, min_trust=0.3) == []
 
 
+def test_what_is_less_than_half_as_similar_as_the_best_is_left_out_unless_it_is_of_the_past_that_is_asked_for() -> None:
+    hits = [FoundMemory(record(id=one * 10), held, 0.9) for one, held in (("a", 0.9), ("b", 0.46), ("c", 0.44))]
+    old = FoundMemory(record(id="d" * 10, state=MemoryState.SUPERSEDED), 0.4, 0.9)
+    assert {one.record.id[0] for one in ranked([*hits, old], plan("what was it"), FRAME, {}, (), NOW)} == {
+        "a",
+        "b",
+        "d",
+    }
+    assert [one.record.id[0] for one in ranked(hits[2:], plan("what is it"), FRAME, {}, (), NOW)] == ["c"]
+
+
 def test_a_kind_without_room_for_a_summary_gets_one_line_and_then_nothing() -> None:
     long = RankedMemory(record(summary="s" * 100), 0.9, 0.9, "s" * 100, "m" * 10)
     assert [one.shown for one in filled([long], {"fact": 50}, 50, len)] == ["m" * 10]
