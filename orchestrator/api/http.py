@@ -269,7 +269,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = {404: "unknown_route", 405: "wrong_method"}.get(error.status_code, "invalid_request")
     allowed = methods_of(request) if error.status_code == 405 else ""
-    hint = hint_of(allowed)
+    hint = f"this route takes {allowed}" if allowed else hint_of(request)
     request.app.state.turns.refused(code)
     body = error_reply(code, f"{request.method} {request.url.path}: {error.detail}", hint, error.status_code)
     return Reply(body, error.status_code, headers={"Allow": allowed} if allowed else error.headers)
@@ -281,9 +281,12 @@ def methods_of(request: Request) -> str:
     return ", ".join(sorted({method for one in request.app.routes if one.path == path for method in one.methods}))
 
 
-def hint_of(allowed: str) -> str:
-    if allowed:
-        return f"this route takes {allowed}"
+def hint_of(request: Request) -> str:
+    """What is asked most often of a path that is none: OpenAI's routes by an address without /v1, or with two."""
+    path = request.url.path
+    meant = path.removeprefix("/v1") if path.startswith("/v1/v1/") else f"/v1{path}"
+    if any(one.matches({**request.scope, "path": meant})[0] is Match.FULL for one in request.app.routes):
+        return f"there is {meant}: a client's address ends in /v1, once"
     return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
 
 

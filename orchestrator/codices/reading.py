@@ -75,4 +75,4 @@ def no_file(path: str, known: Collection[str]) -> NotFound:
     alike = sorted(one for one in known if one.rpartition("/")[2] == last)
     near = alike[:3] or [*islice(sorted(known, key=lambda one: abs(len(one) - len(path))), COMPARED)]
     hint = instead(path, near, "it holds no files", "`lore codex show`")
-    return NotFound(f"{path!r} is no file of this codex; {hint}", hint)
+    return NotFound(f"{path!r} is no file of this codex; {hint}")  # a model is shown the message alone

@@ -170,12 +170,14 @@ class ToolFunction(RequestShape):
 class ClientTool(RequestShape):
     """A tool of the client, in OpenAI's shape; also one whose `function` is not wrapped."""
 
+    type: Literal["function"] = Field("function", description="OpenAI's word")
     function: ToolFunction = Field(description="what it is")
 
     @model_validator(mode="before")
     @classmethod
     def _wrapped(cls, given: Any) -> Any:
-        return given if not isinstance(given, dict) or "function" in given else {"function": given}
+        bare = isinstance(given, dict) and "function" not in given and given.get("type", "function") == "function"
+        return {"function": given} if bare else given
 
 
 class ToolName(RequestShape):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from orchestrator.wire.answers import ChosenToken, Lore
 from orchestrator.wire.base import ReplyShape, RequestShape
@@ -44,14 +44,18 @@ class ResponseTool(RequestShape):
 
 
 class TextFormat(RequestShape):
-    """What the answer must parse as."""
+    """What the answer must parse as. A reply has it as it came."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
 
     type: Literal["text", "json_object", "json_schema"] = Field(
         "text", description="text, any object, or by the schema"
     )
-    name: str | None = Field(None, description="not looked at")
-    definition: dict[str, Any] | None = Field(None, alias="schema", description="with json_schema: the schema")
-    strict: bool | None = Field(None, description="not looked at: a schema is always enforced")
+    name: str | None = Field(None, exclude_if=absent, description="not looked at")
+    definition: dict[str, Any] | None = Field(
+        None, alias="schema", exclude_if=absent, description="with json_schema: the schema"
+    )
+    strict: bool | None = Field(None, exclude_if=absent, description="not looked at: a schema is always enforced")
 
 
 class TextSettings(RequestShape):

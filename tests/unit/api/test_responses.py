@@ -159,8 +159,10 @@ def test_a_schema_and_what_else_the_client_wants_reach_the_ask(client, lorekeep)
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     text = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
     more = {"max_output_tokens": 9, "reasoning": {"effort": "none"}, "include": ["message.output_text.logprobs"]}
-    create(client, text=text, truncation="auto", **more)
-    (ask,) = lorekeep.service.asked
+    response = create(client, text=text, truncation="auto", **more)
+    assert response.to_dict()["text"] == text
+    assert create(client).to_dict()["text"] == {"format": {"type": "text"}}
+    ask = lorekeep.service.asked[0]
     assert (ask.schema, ask.max_tokens, ask.think, ask.logprobs) == (schema, 9, False, 0)
     assert ask.notices == ("ignored, because it means nothing here: truncation",)
 

@@ -124,6 +124,7 @@ def test_our_own_mistake_is_a_500_without_its_traceback(http):
         (choosing(allowed("auto")), "tool_choice.allowed_tools.tools: is empty"),
         (choosing(allowed("auto", {"type": "mcp"})), "tool_choice.allowed_tools.tools.0.type: should be 'function'"),
         (choosing(allowed("auto", TOOL, {"name": "shut"})), "tool_choice: the tool shut is not offered"),
+        (json.dumps(asked("x", tools=[{"type": "retrieval"}])).encode(), "tools.0.type: should be 'function'"),
         (json.dumps(asked("x", tools=[{"function": {}}])).encode(), "tools.0.function.name: is missing"),
         (json.dumps(asked("x", tools=[TOOL, {"name": 3}])).encode(), "tools.1.function.name: should be text"),
         (json.dumps(asked("x", tools=[{"name": "a\nb"}])).encode(), "tools.0.function.name: holds a line break"),
@@ -216,6 +217,11 @@ def test_an_unknown_route_and_a_wrong_method_say_so_in_our_shape(http):
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "wrong_method")
     assert "lore --help" in unknown.json()["error"]["hint"]
     assert wrong.json()["error"]["hint"] == "this route takes POST"
+
+
+@pytest.mark.parametrize(("path", "meant"), [("/chat/completions", CHAT), (f"/v1{CHAT}", CHAT)])
+def test_an_address_that_does_not_end_in_v1_once_is_told_so(http, path, meant):
+    assert http.post(path, json={}).json()["error"]["hint"] == f"there is {meant}: a client's address ends in /v1, once"
 
 
 def test_a_wrong_method_is_told_all_those_of_its_path_and_none_of_another(http):
