@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import cache
 
 import pytest
 from support.house import (
@@ -95,35 +96,53 @@ def of_window(models, tokens):
     return living(models, environment={"LORE_MODEL__CONTEXT": str(tokens)})
 
 
-def moved_between(there, here, tier, *options):
-    """Loads and exports there, takes in and loads here; what the import said and what the load said, and the computed
-    tokens of that."""
-    code, file = codebase(there.folder / "large"), there.folder / "large.floor"
-    TIERS[tier](code)
-    assert there.lore("load", code, "--wait", *(("--tier", "none") if tier == "none" else ())).returncode == 0
-    assert shown(there, "large")["tier"] == tier
-    ask(there, "zebra", codex="large")
-    written, taken = there.json("codex", "export", "large", file), here.json("codex", "import", file)
+@pytest.fixture(scope="module")
+def sent(models):
+    """A daemon with a small window, and of a coverage the codex that it has so: its folder, its exported prefix, and what
+    the export said."""
+    with of_window(models, 4_096) as there:
+
+        @cache
+        def exported(tier):
+            code = codebase(there.folder / ("of-" + tier.replace("+", "-")))
+            TIERS[tier](code)
+            assert there.lore("load", code, "--wait", *(("--tier", "none") if tier == "none" else ())).returncode == 0
+            assert shown(there, code.name)["tier"] == tier
+            ask(there, "zebra", codex=code.name)
+            return (
+                code,
+                code.with_suffix(".floor"),
+                there.json("codex", "export", code.name, code.with_suffix(".floor")),
+            )
+
+        yield there, exported
+
+
+def taken_in(here, tier, moved, *options):
+    """The codex as the load said it where its prefix was imported, and the tokens that the load computed."""
+    code, file, written = moved
+    taken = here.json("codex", "import", file)
     assert (taken["tier"], taken["tokens"], taken["notices"]) == (tier, written["tokens"], [])
     before = counters(here)["computed_tokens"]
-    loaded = here.json("load", shutil.copytree(code, here.folder / "copy"), "--name", "large", "--wait", *options)
+    copy = shutil.copytree(code, here.folder / "copy")
+    loaded = here.json("load", copy, "--name", code.name, "--wait", *options)
     return loaded["codex"], counters(here)["computed_tokens"] - before
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_what_a_coverage_shows_of_each_file_moves_with_it_to_where_another_load_would_show_more(models, tier):
-    options = ("--tier", "none") if tier == "none" else ()
-    with of_window(models, 4_096) as there, of_window(models, 4_608) as here:
-        codex, computed = moved_between(there, here, tier, *options)
+def test_what_a_coverage_shows_of_each_file_moves_with_it_to_where_another_load_would_show_more(models, sent, tier):
+    there, exported = sent
+    with of_window(models, 4_608) as here:
+        codex, computed = taken_in(here, tier, exported(tier), *(("--tier", "none") if tier == "none" else ()))
+        name = codex["name"]
         assert (codex["tier"], codex["notices"], computed) == (tier, [], 0)
-        assert codex["tier_tokens"] == shown(there, "large")["tier_tokens"]
-        assert ask(here, "walrus", codex="large")["answer"] == ask(there, "walrus", codex="large")["answer"]
+        assert codex["tier_tokens"] == shown(there, name)["tier_tokens"]
+        assert ask(here, "walrus", codex=name)["answer"] == ask(there, "walrus", codex=name)["answer"]
 
 
-def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_computed(models):
-    whole = int(WHOLE_WINDOW["LORE_MODEL__CONTEXT"])
-    with of_window(models, 4_096) as there, of_window(models, whole) as here:
-        codex, computed = moved_between(there, here, "skeleton+hot")
+def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_computed(models, sent):
+    with of_window(models, int(WHOLE_WINDOW["LORE_MODEL__CONTEXT"])) as here:
+        codex, computed = taken_in(here, "skeleton+hot", sent[1]("skeleton+hot"))
         assert codex["tier"] == "full"
         (notice,) = codex["notices"]
         assert "the imported prefix has the coverage skeleton+hot, and this codex has full here" in notice
@@ -131,15 +150,12 @@ def test_where_another_coverage_is_chosen_the_load_says_why_the_prefix_is_comput
         assert computed >= codex["tier_tokens"] / 2
 
 
-def test_where_files_are_others_the_load_says_that_a_part_is_computed(models):
-    with of_window(models, 4_096) as there, of_window(models, 4_096) as here:
-        code, file = codebase(there.folder / "large"), there.folder / "large.floor"
-        with_long_bodies(code)
-        assert there.lore("load", code, "--wait").returncode == 0
-        there.json("codex", "export", "large", file)
+def test_where_files_are_others_the_load_says_that_a_part_is_computed(models, sent):
+    code, file, _ = sent[1]("skeleton+hot")
+    with of_window(models, 4_096) as here:
         here.json("codex", "import", file)
         copy = shutil.copytree(code, here.folder / "copy")
         write_vault(copy, "walrus", "7654321")
-        (notice,) = here.json("load", copy, "--name", "large", "--wait")["codex"]["notices"]
+        (notice,) = here.json("load", copy, "--name", code.name, "--wait")["codex"]["notices"]
         assert notice == "the imported prefix is of other files: from the first that differs it is computed"
-        assert shown(here, "large")["tier"] == "skeleton+hot"
+        assert shown(here, code.name)["tier"] == "skeleton+hot"

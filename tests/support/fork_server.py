@@ -5,7 +5,7 @@
     reports     the new process's number; at its end, its status as `waitpid` has it
 
 It has one thread, so that a fork lacks none: libraries that start one when they are imported start it later, or none. So
-may the engine of a daemon that is a fork be one too: a fork of the daemon, which has imported what the engine needs.
+may the engines of a daemon that is a fork be forks too: of the daemon, which has imported what an engine needs.
 """
 
 import asyncio

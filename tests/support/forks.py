@@ -114,7 +114,7 @@ class ForkedCommand(Fork):
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """As of `Popen`; what never ends is for the timeout of tests."""
-        with ThreadPoolExecutor(2) as pool:
+        with self.stdout, self.stderr, ThreadPoolExecutor(2) as pool:
             out, err = pool.map(lambda pipe: pipe.read(), (self.stdout, self.stderr))
         self.wait(timeout)
         return out, err
