@@ -332,6 +332,7 @@ def prefill_words(codices: int, done: int, tokens: int, left_s: float | None) ->
 
 MINUTES_FROM_S = 120.0
 EXTENSION_US = 15 * 60 * 1_000_000
+MOST_WAIT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -347,7 +348,7 @@ class Notifier:
         return Notifier(environ.get("NOTIFY_SOCKET", ""), int(microseconds) / 1e6 if microseconds.isdigit() else 0.0)
 
     def ready(self) -> None:
-        self.send("READY=1")
+        self.send("READY=1", MOST_WAIT_S)
 
     def starting(self) -> None:
         """Readiness may take longer than the unit says: as long as this is said again and again within EXTENSION_US."""
@@ -360,7 +361,7 @@ class Notifier:
         self.send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        self.send("STOPPING=1")
+        self.send("STOPPING=1", MOST_WAIT_S)
 
     async def keep_alive(self) -> None:
         """Tells systemd twice in each interval that the event loop still turns. Runs until cancelled."""
@@ -368,11 +369,13 @@ class Notifier:
             self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
 
-    def send(self, message: str) -> None:
+    def send(self, message: str, wait_s: float = 0.0) -> None:
+        """Within that time. The kernel keeps ten messages that nobody has read: the next would stop all answers."""
         if not self.address:
             return
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+            out.settimeout(wait_s)
             try:
                 out.sendto(message.encode(), address)
             except OSError:

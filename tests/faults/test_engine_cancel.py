@@ -143,7 +143,8 @@ async def test_a_client_that_goes_cancels_what_it_asked(quoter_model: Path) -> N
         while client.snapshot.running or client.snapshot.steps == 0:
             await asyncio.sleep(0)
             await client.encode(())
-        assert client.snapshot.steps - before <= 3, "what nobody waits for was computed on"
+        # A picture comes some steps late; all of the floor takes 32.
+        assert client.snapshot.steps - before < 16, "what nobody waits for was computed on"
 
 
 # ---- more conversations than sequences -------------------------------------------------------------------------------

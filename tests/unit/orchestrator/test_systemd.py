@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from orchestrator.settings import Paths
 from orchestrator.systemd import (
+    Notifier,
     Unit,
     UnitPlace,
     carried,
@@ -179,3 +181,12 @@ def test_of_what_systemctl_says_only_its_complaints_are_told():
 )
 def test_systemd_hears_how_far_a_prefix_is_and_how_long_the_rest_takes(told, words):
     assert prefill_words(*told) == words
+
+
+def test_a_supervisor_that_reads_nothing_stops_nobody(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as unread:
+        unread.bind(str(tmp_path / "notify"))
+        unread.setblocking(False)
+        for _ in range(1000):  # more than the kernel keeps
+            Notifier(str(tmp_path / "notify")).status("3 codices")
+        assert unread.recv(100) == b"STATUS=3 codices"
