@@ -85,9 +85,10 @@ async def named_model(call: ApiCall, model: str) -> NamedModel:
 
 def chosen(model: str, names: KnownModels, unknown: str) -> NamedModel:
     """The same of an id without prefix, by the names that there are. Raises ModelNotFound, which names them."""
-    found = spelled(without_tag(model), (*names.models, *names.codices))
+    plain = without_tag(model)
+    found = spelled(plain, (*names.models, *names.codices))
     if found is not None:
-        return NamedModel(BARE if found in names.models else found)
+        return NamedModel(BARE if found in names.models else plain)  # who answers tells whether it was shortened
     if unknown == REFUSE:
         raise ModelNotFound(f"no model {model}", instead(model, names.ids, "`lore load` makes one", "GET /v1/models"))
     if unknown == DEFAULT:

