@@ -160,7 +160,10 @@ def test_a_client_that_writes_the_time_into_its_system_message_is_told_what_that
     assert "10:15" in found["was"]
     assert "10:16" in found["now"]
     assert 0 < found["tokens"] <= answer.lore["prompt"]["computed"]
-    (row,) = [one for one in house.json("stats", "cache", "--clients")["clients"] if one["client"] == "Clockwork"]
+    assert found["seconds"] > 0
+    rows = house.json("stats", "cache", "--clients")["clients"]
+    assert [one["seconds"] for one in rows] == sorted((one["seconds"] for one in rows), reverse=True)
+    (row,) = [one for one in rows if one["client"] == "Clockwork"]
     assert (row["prompts"], row["departures"], row["tokens"], row["last"]) == (2, 1, found["tokens"], found)
     page = house.lore("stats", "cache", "--clients").stdout
     assert "Clockwork: message 1 (system) is changed, at token" in page

@@ -271,13 +271,12 @@ def test_what_belongs_to_no_call_or_is_no_text_is_refused_by_name(client, change
         create(client, [*talk, made, {**result, **changed}])
 
 
-def test_a_loop_over_tcp(house, port):
-    with openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0) as client:
-        talk = [user("Look, then say it.")]
-        for _ in range(3):
-            made = create(client, talk, tool_choice="required").choices[0].message
-            talk += [made, *results(checked(made.tool_calls))]
-        last = create(client, talk, tool_choice="none", max_tokens=5)
+def test_a_loop_of_three_rounds(anywhere):
+    talk = [user("Look, then say it.")]
+    for _ in range(3):
+        made = create(anywhere, talk, tool_choice="required").choices[0].message
+        talk += [made, *results(checked(made.tool_calls))]
+    last = create(anywhere, talk, tool_choice="none", max_tokens=5)
     assert last.choices[0].message.tool_calls is None
     assert last.lore["broke_at"] is None
 
