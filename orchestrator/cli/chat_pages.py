@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orchestrator.cli.plan import blocks, left_cached
+from orchestrator.cli.plan import blocks, left_cached, shown_memories
 from orchestrator.cli.terminal import Report, count, facts, plural, seconds, sooner
 
 NAMED = 30  # files; more are counted
@@ -37,7 +37,7 @@ def reasons(lore: Report) -> Iterator[tuple[str, str]]:
 
 def in_context(lore: Report, files: Report | None, trace: Mapping[str, Any] | None) -> str:
     """The files of the prefix, what else this answer had, and what was left out or shortened, and how."""
-    rows = [*of_prefix(files), *of_question(trace), ("memories", ", ".join(lore.get("memories", ())))]
+    rows = [*of_prefix(files), *of_question(trace), *shown_memories(lore, "")]
     actions = [one for one in (lore.get("governor") or {}).get("actions", ()) if one not in lore.get("notices", ())]
     first, *others = [*actions] or [""]
     left_out = (

@@ -113,11 +113,16 @@ def memories(report: Report) -> Iterator[tuple[str, str]]:
     intent, plan = report.get("intent") or {}, report.get("retrieval_plan") or {}
     if not intent.get("frame"):
         return
-    found = [f"{one['id']} {one['kind']}: {one['text']}" for one in report.get("memories", ())]
-    yield from headed("memories", found or ["none"])
+    yield from shown_memories(report, "none")
     yield "", recall_line(plan)
     yield "", intent_line(intent)
     yield "", room_line(report.get("prefetch") or {})
+
+
+def shown_memories(report: Report, none: str) -> Iterator[tuple[str, str]]:
+    """Those in the prompt, each with its id."""
+    found = [f"{one['id']} {one['kind']}: {one['text']}" for one in report.get("memories", ())]
+    yield from headed("memories", found or [none])
 
 
 def intent_line(intent: Report) -> str:

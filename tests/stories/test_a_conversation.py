@@ -206,6 +206,14 @@ def test_a_script_gives_lines_and_gets_answers(house):
     assert [json.loads(line)["answer"].strip()[:7] for line in lines] == ["4815162", "9273645"]
 
 
+def test_files_names_the_memories_that_the_answer_had(house):
+    added = house.json("memory", "add", "Never open the vault at night.", "--kind", "censor")["memory"]
+    done = house.lore("chat", "--max-tokens", "2", "--private", input=f"{question('zebra')}\n/files\n")
+    assert done.returncode == 0, done.stderr
+    assert f"{added['id']} censor: Never open the vault at night." in done.stdout + done.stderr
+    house.json("memory", "forget", added["id"])
+
+
 def test_a_command_that_fails_ends_a_script_with_its_status(house):
     done = house.lore("chat", input="/why\nnever asked\n")
     assert done.returncode == 5
