@@ -143,7 +143,7 @@ class RecallQuestion:
 @dataclass(frozen=True)
 class Recalled:
     """What a question's memories were decided from, and the block. `counts`: of the block, where it was built;
-    `notice`: what the search for it lacked; `calibration`: of a decision's frame, how right earlier decisions were."""
+    `notice`: what the search or the block lacks; `calibration`: of a decision's frame, how right earlier decisions were."""
 
     question: RecallQuestion
     frame: Frame
@@ -170,9 +170,10 @@ class Recall:
         plan = _plan(question, frame, intent, self.store.kinds)
         block = (question, pinned, frame, intent, plan)
         read = (pinned is not None and pinned.entries) or not self.store.seen_without(question.uid)
-        karma, counts = await asyncio.to_thread(self._block, *block) if read else self._block(*block)
-        notice = f"memories were searched by words alone: {self.meaning.fault}" if self.meaning.fault else ""
+        found = await asyncio.to_thread(self._block, *block) if read else self._block(*block)
+        karma, counts, without_room = found
         judged = await asyncio.to_thread(self.store.judged, question.uid) if frame.name == DECIDING else ()
+        notice = _notice(self.meaning.fault, without_room)
         return Recalled(question, frame, intent, plan, karma, counts, notice, calibration(judged))
 
     def kept_out(
@@ -183,7 +184,7 @@ class Recall:
         asked = replace(question, wants=frozenset(nodes).__contains__)
         frame, intent = _frame(asked, pinned), intent_of(asked.text)
         had = {one.id for one in pinned.entries} if pinned is not None else set()
-        always = self._always(asked, frame)
+        always, _ = self._always(asked, frame)
         changed = self._changed(asked.uid, pinned)
         if not refresh_due(pinned, changed, frame.name, intent, always, subject_of(asked.text)):
             return ()
@@ -207,12 +208,26 @@ class Recall:
         frame: Frame,
         intent: QuestionIntent,
         plan: MemoryPlan,
-    ) -> tuple[PinnedKarma, TurnCounts]:
-        began = time.perf_counter()
+    ) -> tuple[PinnedKarma, TurnCounts, int]:
+        """With how many constraints have no room in it."""
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
         wanted = bool(plan.kinds) or any(map(question.wants, STANDING_NODES))
         held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
-        changed, always = self._changed(question.uid, pinned), self._always(question, frame) if held else ()
+        always, without_room = self._always(question, frame) if held else (None, 0)
+        return *self._built(question, pinned, frame, intent, plan, always), without_room
+
+    def _built(
+        self,
+        question: RecallQuestion,
+        pinned: PinnedKarma | None,
+        frame: Frame,
+        intent: QuestionIntent,
+        plan: MemoryPlan,
+        stand: Sequence[ShownEntry] | None,
+    ) -> tuple[PinnedKarma, TurnCounts]:
+        """What is pinned, or another block where one is due. `stand`: None where there are no memories."""
+        began = time.perf_counter()
+        changed, always = self._changed(question.uid, pinned), tuple(stand or ())
         subject = subject_of(question.text) if pinned is not None else ()
         why = refresh_due(pinned, changed, frame.name, intent, always, subject)
         if not why and pinned is not None:
@@ -222,7 +237,7 @@ class Recall:
         always = tuple(sorted((*always, *lasting), key=lambda one: STANDING_NODES.index(one.node)))
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id: one.text for one in always}
-        chosen = self._found(question, frame, intent, plan, room, stands) if held else []
+        chosen = self._found(question, frame, intent, plan, room, stands) if stand is not None else []
         found = self._entries(chosen)
         if pinned is not None and why in (NOTHING_HELD, OTHER_SUBJECT) and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
@@ -261,11 +276,12 @@ class Recall:
         query = f"SELECT id, state, updated FROM memories WHERE {OF_USER} AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
-    def _always(self, question: RecallQuestion, frame: Frame) -> tuple[ShownEntry, ...]:
-        """What stands in every block."""
-        holds = _domains_of(question, frame)
-        chosen = standing(self.store, question.uid, question.codex, question.room, question.wants, tokens_of, holds)
-        return tuple(replace(_shown(record, _told(record, text)), node=node) for node, record, text in chosen)
+    def _always(self, question: RecallQuestion, frame: Frame) -> tuple[tuple[ShownEntry, ...], int]:
+        """What stands in every block, and how many constraints have no room."""
+        asked = (question.uid, question.codex, question.room, question.wants)
+        chosen, without_room = standing(self.store, *asked, tokens_of, _domains_of(question, frame))
+        shown = (replace(_shown(record, _told(record, text)), node=node) for node, record, text in chosen)
+        return tuple(shown), without_room
 
     def _found(
         self,
@@ -380,6 +396,18 @@ def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
     if question.frame or pinned is None or not pinned.frame or frame.name not in WEAK:
         return frame
     return frame_of(question.text, pinned.frame)
+
+
+def _notice(fault: str, without_room: int) -> str:
+    """What is said once to whoever asks; '' where nothing lacks."""
+    words = f"memories were searched by words alone: {fault}" if fault else ""
+    lacks = (
+        f"constraints that have no room in the prompt: {without_room}; shorten or retire some "
+        "(lore memory list --kind censor)"
+        if without_room
+        else ""
+    )
+    return "; ".join(filter(None, (words, lacks)))
 
 
 def _domains_of(question: RecallQuestion, frame: Frame) -> Callable[[str], bool]:

@@ -4,7 +4,7 @@ Each is a context node of the gate with a place of its own in the prompt. They a
 pinned with it: an entry that comes later waits for the next block, so that no prefix breaks for it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.karma.records import MemoryRecord
@@ -58,10 +58,11 @@ STANDING = (
         of_codex=True,
     ),
 )
-"""In the order in which they take their room. That of constraints holds the 12 longest: none is dropped for the room of
-others."""
+"""In the order in which they take their room. That of constraints holds the 12 longest that are not verbatim. None is
+dropped for the room of others, and of those that have none the user is told."""
 STANDING_NODES = tuple(node.name for node in STANDING)
-MOST_OF_NODE = 50  # records
+MOST_OF_NODE, MOST_CONSTRAINTS = 50, 1_000  # records; whether a constraint holds is known only when it was read
+LEAST = 4  # tokens: nothing is as short
 
 
 def standing(
@@ -72,9 +73,12 @@ def standing(
     wants: Callable[[str], bool],
     count: Callable[[str], int],
     holds: Callable[[str], bool] = bool,
-) -> Iterator[tuple[str, MemoryRecord, str]]:
-    """The node, the record and its text, of nodes that are wanted; `room`: tokens for those that are not forced; `holds`:
-    whether a domain is that of the question, asked of constraints. Raises LoreError."""
+) -> tuple[Sequence[tuple[str, MemoryRecord, str]], int]:
+    """The node, the record and its text, of nodes that are wanted; and how many constraints hold for which there is no
+    room, not even in one line. `room`: tokens for those that are not forced; `holds`: whether a domain is that of the
+    question, asked of constraints. Raises LoreError."""
+    chosen: list[tuple[str, MemoryRecord, str]] = []
+    without_room = 0
     for node in STANDING:
         if not wants(node.name):
             continue
@@ -82,11 +86,22 @@ def standing(
         for record in _records(store, uid, codex, node):
             if node.name == CONSTRAINTS and record.domain and not holds(record.domain):
                 continue
-            text = node.shown(record)
-            if (tokens := count(text)) > left:
-                break
+            text = next((one for one in _texts(node, record) if left >= LEAST and count(one) <= left), None)
+            if text is None:
+                if not node.forced:
+                    break
+                without_room += 1
+                continue
+            tokens = count(text)
             left, room = left - tokens, room - (0 if node.forced else tokens)
-            yield node.name, record, text
+            chosen.append((node.name, record, text))
+    return chosen, without_room
+
+
+def _texts(node: StandingNode, record: MemoryRecord) -> Sequence[str]:
+    """Of one record, the longest first: what has to stand stands in one line where there is no room for more, unless it
+    was asked for to the letter."""
+    return (node.shown(record), record.micro) if node.forced and not record.verbatim else (node.shown(record),)
 
 
 def in_domain(domain: str, tags: Iterable[str], paths: Iterable[str]) -> bool:
@@ -100,4 +115,5 @@ def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode
         return ()
     whose = "uid = ? AND codex = ?" if node.of_codex else VISIBLE
     condition = f"{whose} AND {CURRENT} AND {node.condition}"
-    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, MOST_OF_NODE)
+    most = MOST_CONSTRAINTS if node.forced else MOST_OF_NODE
+    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, most)

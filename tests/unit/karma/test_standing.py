@@ -39,7 +39,7 @@ def remember(store: MemoryStore, text: str, kind: Kind = Kind.FACT, **more: obje
 def chosen(
     store: MemoryStore, codex: str | None = "demo", room: int = 4_000, uid: int = ME, without: str = ""
 ) -> list[tuple[str, str]]:
-    found = standing(store, uid, codex, room, lambda node: node != without, tokens_of)
+    found, _ = standing(store, uid, codex, room, lambda node: node != without, tokens_of)
     return [(node, text) for node, _, text in found]
 
 
@@ -103,6 +103,35 @@ def test_a_node_that_the_gate_excludes_is_not_queried(
 def test_without_room_only_constraints_stand(store: MemoryStore) -> None:
     furnish(store)
     assert [node for node, _ in chosen(store, room=0)] == ["censors"]
+
+
+def test_a_long_constraint_stands_in_one_line_beside_the_others(store: MemoryStore) -> None:
+    short = [f"Never touch part {number}." for number in range(5)]
+    for text in short:
+        remember(store, text, Kind.CENSOR)
+    long = remember(store, "Never do this: " + "not even once, " * 400, Kind.CENSOR)
+    texts = [text for _, text in chosen(store)]
+    assert texts[0] in (long.summary, long.micro)
+    assert texts[1:] == short[::-1]
+
+
+def test_constraints_without_room_are_told_and_take_no_others_with_them(store: MemoryStore) -> None:
+    remember(store, "Never push to main.", Kind.CENSOR)
+    remember(store, "Never do this: " + "not even once, " * 400, Kind.CENSOR, verbatim=True)
+    found = recalled(store)
+    assert [one.text for one in found.karma.entries] == ["Never push to main."]
+    assert found.notice.startswith("constraints that have no room in the prompt: 1;")
+    for number in range(400):
+        remember(store, f"Never touch part {number} of the house.", Kind.CENSOR)
+    stand = recalled(store).karma.entries
+    assert f": {402 - len(stand)};" in recalled(store).notice
+
+
+def test_constraints_of_other_domains_leave_the_room_to_those_that_hold(store: MemoryStore) -> None:
+    remember(store, "Never push to main.", Kind.CENSOR)
+    for number in range(60):
+        remember(store, f"Never touch part {number}.", Kind.CENSOR, domain=f"src/part{number}")
+    assert [one.text for one in block(store).entries] == ["Never push to main."]
 
 
 def test_what_is_known_of_the_user_is_for_the_environment_and_a_list_for_the_block(store: MemoryStore) -> None:
