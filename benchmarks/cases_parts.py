@@ -37,7 +37,7 @@ from governor.readings import GpuReading, HostReading, SensorSnapshot
 from governor.settings import GIB, GovernorSettings
 from orchestrator.answering.agent import Answerer, Compose, EngineModel, TurnSoFar
 from orchestrator.answering.codex_tools import SearchArchive
-from orchestrator.answering.inference import Inference, InferenceEvent
+from orchestrator.answering.inference import InferenceEvent
 from orchestrator.answering.parsing import BoundParser
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_of, job_within, within_window
 from orchestrator.engine.checkpoints.coding import PLAIN, Coding, Sealed
@@ -163,7 +163,7 @@ async def called(turns: int) -> list[float]:
     return engine.taken[MOST_REQUESTS - 1 :]  # those of the first turn write and tokenise the floor
 
 
-def model_of(engine: Inference, compose: Compose, tokens: TokenCache) -> EngineModel:
+def model_of(engine: Any, compose: Compose, tokens: TokenCache) -> EngineModel:
     def parser(_: InferenceJob) -> BoundParser:
         return BoundParser(PLAIN_CALLS, {"search_archive": {}})
 

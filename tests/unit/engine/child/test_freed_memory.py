@@ -35,7 +35,7 @@ print(held() - before)
 def kept(setup: str) -> int:
     """Bytes, after a context was closed while something smaller that came after it stays."""
     script = SCRIPT.replace("SETUP", setup)
-    return int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+    return int(subprocess.run([sys.executable, "-P", "-c", script], check=True, capture_output=True, text=True).stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")
