@@ -20,7 +20,7 @@ SCORE_BYTES = 64 * 1024 * 1024  # what the scores of rows computed together may 
 SCORED_ROWS = 16  # never fewer are computed together, however long the pool is
 LOGIT_ROWS = 64  # of a batch may have logits, or one a sequence: answers, and what is drafted for them
 STATE_BYTES = 4  # recurrent state is f32
-BOUND_WORD_BYTES = 500  # of a vocabulary, for what binds answers to schemas
+BOUND_WORD_BYTES = 450  # of a vocabulary, for what binds answers to schemas
 
 
 @dataclass(frozen=True)

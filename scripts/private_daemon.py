@@ -203,7 +203,10 @@ def readiness_socket(path: Path) -> Iterator[socket.socket]:
 
 def said_ready(ready: socket.socket, process: "subprocess.Popen[bytes]", timeout_s: float) -> bool:
     """Whether READY=1 came before the process ended and before `timeout_s` passed without a word from it."""
-    ending = os.pidfd_open(process.pid)
+    try:
+        ending = os.pidfd_open(process.pid)
+    except ProcessLookupError:  # it has ended, and somebody else waited for it
+        return False
     try:
         while True:
             awake, _, _ = select.select([ready, ending], [], [], timeout_s)
