@@ -156,6 +156,17 @@ class Recalled:
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """A question, what its conversation has, and what was decided from its words."""
+
+    question: RecallQuestion
+    pinned: PinnedKarma | None
+    frame: Frame
+    intent: QuestionIntent
+    plan: MemoryPlan
+
+
+@dataclass(frozen=True)
 class Recall:
     """Builds and keeps blocks. `clock`: seconds since the epoch."""
 
@@ -166,30 +177,26 @@ class Recall:
 
     async def recall(self, question: RecallQuestion, pinned: PinnedKarma | None) -> Recalled:
         """The block for this question: `pinned` as it is where nothing is due. Raises LoreError."""
-        frame, intent = _frame(question, pinned), intent_of(question.text)
-        plan = _plan(question, frame, intent, self.store.kinds)
-        block = (question, pinned, frame, intent, plan)
+        asked = self._asked(question, pinned)
         read = (pinned is not None and pinned.entries) or not self.store.seen_without(question.uid)
-        found = await asyncio.to_thread(self._block, *block) if read else self._block(*block)
+        found = await asyncio.to_thread(self._block, asked) if read else self._block(asked)
         karma, counts, without_room = found
-        judged = await asyncio.to_thread(self.store.judged, question.uid) if frame.name == DECIDING else ()
+        judged = await asyncio.to_thread(self.store.judged, question.uid) if asked.frame.name == DECIDING else ()
         notice = _notice(self.meaning.fault, without_room)
-        return Recalled(question, frame, intent, plan, karma, counts, notice, calibration(judged))
+        return Recalled(question, asked.frame, asked.intent, asked.plan, karma, counts, notice, calibration(judged))
 
     def kept_out(
         self, question: RecallQuestion, pinned: PinnedKarma | None, nodes: Collection[str]
     ) -> tuple[ShownEntry, ...]:
         """What this question's block would have held of `nodes`, which it was not to hold; nothing where no block was due.
         In a worker thread. Raises LoreError."""
-        asked = replace(question, wants=frozenset(nodes).__contains__)
-        frame, intent = _frame(asked, pinned), intent_of(asked.text)
+        asked = self._asked(replace(question, wants=frozenset(nodes).__contains__), pinned)
         had = {one.id for one in pinned.entries} if pinned is not None else set()
-        always, _ = self._always(asked, frame)
-        changed = self._changed(asked.uid, pinned)
-        if not refresh_due(pinned, changed, frame.name, intent, always, subject_of(asked.text)):
+        always, _ = self._always(asked)
+        changed = self._changed(question.uid, pinned)
+        if not refresh_due(pinned, changed, asked.frame.name, asked.intent, always, subject_of(question.text)):
             return ()
-        plan = _plan(asked, frame, intent, self.store.kinds)
-        chosen = self._found(asked, frame, intent, plan, frame.total, {one.id: one.text for one in always})
+        chosen = self._found(asked, asked.frame.total, {one.id: one.text for one in always})
         return tuple(one for one in (*always, *self._entries(chosen)) if one.id not in had)
 
     async def used(self, uid: int, recalled: Recalled, answer: str) -> None:
@@ -201,35 +208,26 @@ class Recall:
             counts = replace(recalled.counts, turns=1, shown=len(marked), referenced=sum(marked.values()))
             await asyncio.to_thread(self.store.shown, uid, marked, None, counts)
 
-    def _block(
-        self,
-        question: RecallQuestion,
-        pinned: PinnedKarma | None,
-        frame: Frame,
-        intent: QuestionIntent,
-        plan: MemoryPlan,
-    ) -> tuple[PinnedKarma, TurnCounts, int]:
-        """With how many constraints have no room in it."""
-        self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
-        wanted = bool(plan.kinds) or any(map(question.wants, STANDING_NODES))
-        held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
-        always, without_room = self._always(question, frame) if held else (None, 0)
-        return *self._built(question, pinned, frame, intent, plan, always), without_room
+    def _asked(self, question: RecallQuestion, pinned: PinnedKarma | None) -> _Asked:
+        frame, intent = _frame(question, pinned), intent_of(question.text)
+        return _Asked(question, pinned, frame, intent, _plan(question, frame, intent, self.store.kinds))
 
-    def _built(
-        self,
-        question: RecallQuestion,
-        pinned: PinnedKarma | None,
-        frame: Frame,
-        intent: QuestionIntent,
-        plan: MemoryPlan,
-        stand: Sequence[ShownEntry] | None,
-    ) -> tuple[PinnedKarma, TurnCounts]:
+    def _block(self, asked: _Asked) -> tuple[PinnedKarma, TurnCounts, int]:
+        """With how many constraints have no room in it."""
+        question, pinned = asked.question, asked.pinned
+        self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
+        wanted = bool(asked.plan.kinds) or any(map(question.wants, STANDING_NODES))
+        held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
+        always, without_room = self._always(asked) if held else (None, 0)
+        return *self._built(asked, always), without_room
+
+    def _built(self, asked: _Asked, stand: Sequence[ShownEntry] | None) -> tuple[PinnedKarma, TurnCounts]:
         """What is pinned, or another block where one is due. `stand`: None where there are no memories."""
         began = time.perf_counter()
+        question, pinned, frame = asked.question, asked.pinned, asked.frame
         changed, always = self._changed(question.uid, pinned), tuple(stand or ())
         subject = subject_of(question.text) if pinned is not None else ()
-        why = refresh_due(pinned, changed, frame.name, intent, always, subject)
+        why = refresh_due(pinned, changed, frame.name, asked.intent, always, subject)
         if not why and pinned is not None:
             return replace(pinned, why=""), NOTHING_COUNTED
         kept = () if pinned is None else tuple(one for one in pinned.entries if changed.get(one.id) == one.updated)
@@ -237,7 +235,7 @@ class Recall:
         always = tuple(sorted((*always, *lasting), key=lambda one: STANDING_NODES.index(one.node)))
         room = min(frame.total - ALWAYS, max(0, question.room - sum(tokens_of(one.text) for one in always)))
         stands = {one.id: one.text for one in always}
-        chosen = self._found(question, frame, intent, plan, room, stands) if stand is not None else []
+        chosen = self._found(asked, room, stands) if stand is not None else []
         found = self._entries(chosen)
         if pinned is not None and why in (NOTHING_HELD, OTHER_SUBJECT) and not found:
             return replace(pinned, frame=frame.name, why=""), NOTHING_COUNTED
@@ -276,23 +274,18 @@ class Recall:
         query = f"SELECT id, state, updated FROM memories WHERE {OF_USER} AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
-    def _always(self, question: RecallQuestion, frame: Frame) -> tuple[tuple[ShownEntry, ...], int]:
+    def _always(self, asked: _Asked) -> tuple[tuple[ShownEntry, ...], int]:
         """What stands in every block, and how many constraints have no room."""
-        asked = (question.uid, question.codex, question.room, question.wants)
-        chosen, without_room = standing(self.store, *asked, tokens_of, _domains_of(question, frame))
+        question, holds = asked.question, _domains_of(asked.question, asked.frame)
+        chosen, without_room = standing(
+            self.store, question.uid, question.codex, question.room, question.wants, tokens_of, holds
+        )
         shown = (replace(_shown(record, _told(record, text)), node=node) for node, record, text in chosen)
         return tuple(shown), without_room
 
-    def _found(
-        self,
-        question: RecallQuestion,
-        frame: Frame,
-        intent: QuestionIntent,
-        plan: MemoryPlan,
-        room: int,
-        stands: Mapping[str, str],
-    ) -> list[RankedMemory]:
+    def _found(self, asked: _Asked, room: int, stands: Mapping[str, str]) -> list[RankedMemory]:
         """What is relevant, beside what stands already, in so many tokens."""
+        question, frame, intent, plan = asked.question, asked.frame, asked.intent, asked.plan
         if not plan.kinds:
             return []
         search = MemorySearch(self.store, self.meaning)

@@ -82,9 +82,10 @@ class Life:
                 event()
             answers = [one.result() for one in asking]
         broken, self.broken = self.broken, event in (self.kill_engine, self.kill_daemon)
+        ended = event == self.kill_daemon
         revived(self.house)
         for one in answers:
-            self.check(one, broken=broken or self.broken)
+            self.check(one, broken=broken or self.broken, ended=ended)
 
     def event(self, number: int) -> Callable[[], None] | None:
         if number % 10 == 9:
@@ -145,7 +146,7 @@ class Life:
 
     # -- what must be so
 
-    def check(self, one: Asked, *, broken: bool) -> None:
+    def check(self, one: Asked, *, broken: bool, ended: bool) -> None:
         if one.error in REFUSED:
             self.done["refused"] += 1
             assert len(re.findall(r"\d+", one.message)) >= 2, f"a refusal without its numbers: {one.message!r}"
@@ -156,15 +157,17 @@ class Life:
             self.done["answered"] += 1
             assert one.text.strip().startswith(one.code), (one.question[-60:], one.text, one.lore["governor"])
             assert one.lore["prompt"]["tokens"] <= one.lore["governor"]["budget_tokens"]
-            self.check_nothing_was_lost(one, broken=broken)
+            self.check_nothing_was_lost(one, ended=ended)
 
-    def check_nothing_was_lost(self, one: Asked, *, broken: bool) -> None:
-        """Each question of the session stands in the exact prompt, or the answer says that something does not."""
+    def check_nothing_was_lost(self, one: Asked, *, ended: bool) -> None:
+        """Each question of the session stands in the exact prompt, or the answer says that something does not. `ended`: the
+        daemon was killed in this turn."""
         with over_socket(self.house) as http:
             trace = http.get(f"/v1/traces/{one.lore['trace']}?prompt=1")
-        if broken and trace.status_code == 404:  # written while the answer went out, and the daemon was killed
+        if ended and trace.status_code == 404:  # it is written while the answer goes out
             self.done["without a trace"] += 1
             return
+        assert trace.is_success, trace.text
         prompt = "".join(item["text"] for item in trace.json()["trace"]["prompt"])
         assert one.question in prompt
         if any(earlier not in prompt for earlier in one.talk.answered):

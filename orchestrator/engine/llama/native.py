@@ -41,9 +41,7 @@ class LogLines(threading.local):
         self._dropped = False
         self._rest = ""
         self.last_error = ""
-        self.buffers: dict[str, float] | None = (
-            None  # MiB by device, of the context or model that this thread makes now
-        )
+        self.buffers: dict[str, float] | None = None  # MiB by device, of what this thread makes now
 
     def __call__(self, level: int, text: bytes | None, _: Any = None) -> None:
         if level != CONTINUES:

@@ -74,8 +74,7 @@ BOUNDS = {
     **dict.fromkeys(LIMITS, MOST_WHOLE),
     "minProperties": 1,  # an answer may say a name twice, and then has fewer than were counted
 }
-# An integer without bounds could have any number of digits. Up to 2^53 they take 0.3 ms more: each digit is an alternative.
-WHOLE = {"minimum": 1 - 9 * 10**15, "maximum": 9 * 10**15 - 1}
+WHOLE = {"minimum": -MOST_WHOLE, "maximum": MOST_WHOLE}  # an integer without bounds could have any number of digits
 # To where schemas are, and not into a constant, which nobody has read.
 REFERENCE = re.compile(
     r"#(/(\$defs|definitions|properties|patternProperties)/[^/]+|/(anyOf|oneOf|allOf|prefixItems)/\d+"
