@@ -81,10 +81,10 @@ def main() -> None:
     except (NoModel, Refused) as error:
         sys.exit(f"no figures: {error}")
     rows: list[Row] = []
+    path = ROOT / "build" / "bench" / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     for name, case in cases.items():
         rows += run(name, case, bench)
-    path = ROOT / "build" / "bench" / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
-    save(path, about, rows)
+        save(path, about, rows)  # a run of an hour that is stopped keeps the cases that ended
     print(f"\n{sentence(about)}\n\n{table(rows)}\n\nkept in {path.relative_to(ROOT)}")
     if failed := [row.case for row in rows if row.note == FAILED]:
         sys.exit(f"failed: {', '.join(failed)}")
