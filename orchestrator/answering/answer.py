@@ -389,7 +389,8 @@ class Answers:
         before = prepared.conversation.composed
         why = {BlockKind.ENVIRONMENT: prepared.renewed, BlockKind.KARMA: prepared.found.recalled.karma.why}
         why = {block: reason for block, reason in why.items() if reason}
-        lasting = (prepared.choice, prepared.served.notice, prepared.found.recalled.notice, prepared.behind)
+        limited = codex_state.limited if codex_state is not None else ""
+        lasting = (prepared.choice, limited, prepared.served.notice, prepared.found.recalled.notice, prepared.behind)
         own = (ungrounded(prepared), *further, *prepared.shorter_answer)
         notices = (*prepared.ask.notices, *lasting[:-1], *prepared.unseen, *own)
         return Lore(

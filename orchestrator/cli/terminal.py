@@ -23,6 +23,7 @@ NO_CURSOR = ("", "dumb", "unknown")  # values of TERM that promise no cursor
 NO_LINKS = (*NO_CURSOR, "linux")  # the kernel's console has no links
 Link = Callable[[str], str | None]  # the URL of `path:line`; None: it is no place that is known
 GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between two columns of a page
+NUMBERS = re.compile(r"(?<!\S)\d[\d,.]*k?(?= )")  # words of a sentence that are a number
 LEAST_COLUMN = 20  # characters of the last one, so that a line goes on below it
 CLEAR_LINE = "\r\x1b[K"
 
@@ -171,7 +172,8 @@ def bold(text: str, stream: TextIO) -> str:
 
 
 def first_time(text: str) -> bool:
-    """Whether this text is shown for the first time in this terminal, and marks it as shown.
+    """Whether this text is shown for the first time in this terminal, and marks it as shown. One that differs in the
+    numbers between its words was shown: what is free changes by the second.
 
     The mark is a file in the user's runtime folder, under the number of the terminal's session; the folder is gone when
     the user logs out. Without that folder or a terminal every time is the first.
@@ -181,9 +183,9 @@ def first_time(text: str) -> bool:
     mark = runtime_folder(os.environ) / f"shown-{os.getsid(0)}"
     try:
         known = mark.read_text().splitlines() if mark.exists() else []
-        if text in known:
+        if (words := NUMBERS.sub("#", text)) in known:
             return False
-        mark.write_text("\n".join([*known, text]) + "\n")
+        mark.write_text("\n".join([*known, words]) + "\n")
     except (OSError, UnicodeError):
         return True
     return True

@@ -304,7 +304,8 @@ class ResidentCodices:
         elif pending is not None:
             return left
         elif wanted.reason != now_has.reason:
-            self._restate(state, replace(state, decision=replace(now_has, reason=wanted.reason)))
+            now_says = replace(now_has, reason=wanted.reason, hint=wanted.hint)
+            self._restate(state, replace(state, decision=now_says))
         return None
 
     # -- what is due

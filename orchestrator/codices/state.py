@@ -51,6 +51,13 @@ class CodexState:
         """Of its block with the changes behind it."""
         return self.tokens + self.amended
 
+    @property
+    def limited(self) -> str:
+        """What keeps the whole of it out of its floor, and what would help; '' where nothing does but what was wished."""
+        if self.decision.coverage is Coverage.FULL or self.forced is not None:
+            return ""
+        return "; ".join(filter(None, (f"{self.name}: {self.decision.reason}", self.decision.hint)))
+
     def floor_coverage(self) -> FloorCoverage:
         return FloorCoverage(self.decision.coverage, self.sizes.full + self.amended, self.tokens_now)
 

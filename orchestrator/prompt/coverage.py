@@ -291,7 +291,9 @@ def redecide(
         return _upwards(current, plain, sizes, room, level, settings)
     if where < 0 or (current.coverage is Coverage.FULL and current.tokens != sizes.full):
         return plain
-    return replace(current, reason=plain.reason)  # the floor is kept, and its sentence has the numbers of now
+    return replace(
+        current, reason=plain.reason, hint=plain.hint
+    )  # the floor is kept, and its sentence has the numbers of now
 
 
 def direction(current: CoverageDecision, wanted: CoverageDecision) -> int:
@@ -337,14 +339,10 @@ def _upwards(
     settings: CoverageSettings,
 ) -> CoverageDecision:
     if level in NO_STEP_UP:
-        return replace(
-            current, reason=f"stays {current.coverage}: {plain.coverage} would fit, but memory pressure is {level}"
-        )
+        reason = f"stays {current.coverage}: {plain.coverage} would fit, but memory pressure is {level}"
+        return replace(current, reason=reason, hint="")
     careful = decide_coverage(sizes, room, settings, slack=settings.step_up_share)
     if direction(current, careful) > 0:
         return careful
-    return replace(
-        current,
-        reason=f"stays {current.coverage}: {plain.coverage} needs {settings.step_up_share:.0%} more room than its "
-        f"{plain.tokens:,} tokens, and {plain.limit:,} are there",
-    )
+    needs = f"{plain.coverage} needs {settings.step_up_share:.0%} more room than its {plain.tokens:,} tokens"
+    return replace(current, reason=f"stays {current.coverage}: {needs}, and {plain.limit:,} are there", hint="")

@@ -33,6 +33,9 @@ def test_a_map_uses_its_budget_and_a_restart_finds_it_in_the_checkpoint(house):
 
     before = ask(house, "zebra", codex="large")
     assert before["answer"].strip().startswith(CODES["zebra"]), "what the floor only lists is searched"
+    limited = f"large: {codex['reason']}; {codex['hint']}"
+    assert before["lore"]["lasting"] == [limited]
+    assert house.lore("ask", "zebra", "-c", "large").stderr.count(f"\n{limited}\n") == 1
     house.stop()
     house.start()
     again = ask(house, "zebra", codex="large")

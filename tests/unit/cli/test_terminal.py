@@ -2,13 +2,14 @@
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import folded, kv_loss, laid, result, result_page
+from orchestrator.cli.terminal import first_time, folded, kv_loss, laid, result, result_page
 
 Shown = Callable[[Callable[[], None]], str]
 
@@ -41,6 +42,18 @@ def test_a_lead_is_bold_and_nothing_within_it_or_behind_it_drives_the_terminal(s
 
 def test_marks_that_turn_the_direction_of_a_line_are_not_shown(shown: Shown) -> None:
     assert shown(lambda: result("a\u202eb\u2066c")) == "a�b�c\n"
+
+
+def test_what_was_shown_is_known_again_with_other_numbers_but_not_with_other_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lorekeep").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("sys.stderr", Terminal())
+    told = "demo: map, because 100k tokens need 12.2 GiB of KV and 6.1 GiB are free"
+    assert (first_time(told), first_time(told.replace("6.1", "5.9"))) == (True, False)
+    assert first_time(told.replace("demo", "demo2"))
+    assert first_time("demo: map, because 1,000 tokens do not fit in the 900 that a window of 2,048 leaves")
 
 
 def test_a_failure_that_names_what_was_typed_or_read_does_not_drive_the_terminal(shown: Shown) -> None:

@@ -42,3 +42,9 @@ def test_a_log_leaves_no_room_for_a_conversation_when_it_passes_what_a_floor_may
     room = FloorRoom(window=100_000, identity=100, kv_tokens=1_500)
     assert not replace(FIRST, amended=500).overfull(room)
     assert replace(FIRST, amended=501).overfull(room)
+
+
+def test_what_keeps_it_out_of_its_floor_is_told_unless_nothing_does_or_somebody_wished_it() -> None:
+    on_map = CoverageDecision(Coverage.MAP, 3, 500, 500, "map, because 1,000 tokens do not fit", "more KV would do")
+    assert replace(FIRST, decision=on_map).limited == "demo: map, because 1,000 tokens do not fit; more KV would do"
+    assert (FIRST.limited, replace(FIRST, decision=on_map, forced=Coverage.MAP).limited) == ("", "")

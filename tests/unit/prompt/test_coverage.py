@@ -205,8 +205,8 @@ def test_a_floor_steps_down_when_it_no_longer_fits() -> None:
 def test_a_floor_that_fits_stays_as_it_is_and_says_so_with_the_numbers_of_now() -> None:
     assert redecide(ON_FULL, SMALL, ROOM) == ON_FULL
     stays = redecide(ON_MAP, SMALL, room(kv_tokens=20_000))
-    assert stays == replace(ON_MAP, reason=stays.reason)
-    assert "2.4 GiB are free" in stays.reason
+    assert stays == replace(ON_MAP, reason=stays.reason, hint=stays.hint)
+    assert ("2.4 GiB are free" in stays.reason, stays.hint) == (True, "4.9 GiB more for KV would make it fit")
 
 
 @pytest.mark.parametrize(("kv_tokens", "tier"), [(60_000, "map"), (65_999, "map"), (66_000, "full")])
@@ -219,6 +219,7 @@ def test_stepping_up_needs_a_tenth_of_room_beyond_the_limit(kv_tokens: int, tier
 def test_the_reason_for_not_stepping_up_has_the_numbers() -> None:
     decision = redecide(ON_MAP, SMALL, room(kv_tokens=61_000))
     assert decision.reason == "stays map: full needs 10% more room than its 60,000 tokens, and 61,000 are there"
+    assert decision.hint == ""
 
 
 @pytest.mark.parametrize("level", ["high", "critical"])
