@@ -10,8 +10,10 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.search import accept_search_and_accept_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from orchestrator.cli import local
@@ -64,7 +66,9 @@ def size() -> Size:
 def bindings() -> KeyBindings:
     keys = KeyBindings()
 
-    @keys.add("enter")
+    keys.add("enter")(accept_search_and_accept_input)  # what Ctrl-R found is asked, as a shell runs it
+
+    @keys.add("enter", filter=~is_searching)
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
@@ -73,11 +77,11 @@ def bindings() -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    @keys.add("escape", "enter")
+    @keys.add("escape", "enter", filter=~is_searching)
     def another_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=~is_searching)
     def clear(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.reset()

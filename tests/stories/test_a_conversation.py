@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from private_daemon import LORE
-from support.house import codebase, lent, question, reply, until
+from support.house import codebase, lent, question, remembered, reply, until
 from terminals import terminal
 
 
@@ -68,6 +68,25 @@ def test_a_person_asks_cancels_votes_leaves_and_goes_on(house):
     assert session["turns"] == 6
 
 
+def test_good_and_bad_move_the_trust_of_the_memories_that_the_answer_had_and_a_note_is_proposed(house):
+    added = house.json("memory", "add", "The caretaker of the vaults is Ada.")["memory"]
+    trusts = [added["trust"]]
+    with chat(house, "--max-tokens", "8") as seen:
+        asked(seen, "Who is the caretaker of the vaults?", "Ada", "first token")
+        for vote, told in (("/good", "vote: up"), ("/bad the caretaker is Grace", "vote: down")):
+            asked(seen, vote, told)
+            trusts.append(reply(house, f"/v1/memories/{added['id']}")["memory"]["trust"])
+        proposed = seen.until("no model is shown it before lore memory confirm")
+        left(seen)
+    assert trusts[1] > trusts[0] > trusts[2]
+    trace = reply(house, "/v1/traces/last")["trace"]
+    (made,) = remembered(house, "--state", "proposed")
+    assert (trace["vote"], trace["note"], made["source"]) == ("down", "the caretaker is Grace", f"trace:{trace['id']}")
+    assert f"proposed {made['id']}: The caretaker is Grace." in proposed
+    for one in (added, made):
+        house.json("memory", "forget", one["id"])
+
+
 def test_several_lines_pasted_or_typed_are_one_question_and_stay_in_the_history_of_this_user(house):
     with chat(house) as seen:
         asked(seen, f"\x1b[200~one\ntwo\x1b[201~\\\rthree\x1b\r{question('zebra')}", "vaults · CAG")
@@ -77,6 +96,26 @@ def test_several_lines_pasted_or_typed_are_one_question_and_stay_in_the_history_
     history = house.folder / "state" / "lorekeep" / "chat-history"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
     assert "+three" in history.read_text().splitlines()
+
+
+def test_up_and_ctrl_r_bring_back_what_was_asked_in_this_conversation_and_in_the_one_before(house):
+    with chat(house) as seen:
+        asked(seen, question("zebra"), "4815162", "vaults · CAG")
+        asked(seen, question("walrus"), "9273645", "vaults · CAG")
+        asked(seen, "\x1b[A\x1b[A", "4815162", "vaults · CAG")
+        left(seen)
+    with chat(house) as seen:
+        asked(seen, "/session", "none yet")
+        seen.prompt()
+        seen.type("\x12vault zeb\x03")  # looked for, and not asked
+        seen.type("\x12vault wal\r")
+        seen.until("9273645")
+        seen.until("vaults · CAG")
+        asked(seen, "\x1b[A", "9273645", "vaults · CAG")
+        left(seen)
+    titles = [one["title"] for one in reply(house, "/v1/traces?n=5")["traces"]]
+    vaults = ["walrus", "walrus", "zebra", "walrus", "zebra"]
+    assert titles == [question(vault) for vault in vaults]
 
 
 def test_ctrl_z_leaves_it_to_the_shell_and_fg_goes_on_with_the_line_that_was_begun(house):

@@ -9,8 +9,10 @@ import shlex
 from pathlib import Path
 
 import pytest
+from private_daemon import LORE
 from support.house import codebase, events, lent, living, question
 from support.hub import serving
+from terminals import terminal
 
 from orchestrator.reports.recommended import published
 
@@ -76,3 +78,19 @@ def test_one_command_downloads_loads_and_answers_and_goes_on_where_the_line_brok
     assert again.returncode == 0, again.stderr
     assert f"the model is {running}" in again.stderr
     assert 'ask: lore ask "What does this project do?" -c vaults' in again.stderr
+
+
+def test_on_a_terminal_the_command_asks_for_a_first_question_and_answers_it_and_enter_asks_none(house, first, hub):
+    _, address = hub
+    network = {**house.environment, "HF_ENDPOINT": address, "no_proxy": "*"}
+    folder = codebase(house.folder / "safes")
+    with terminal(LORE, "up", folder, environment=network) as seen:
+        seen.until("a first question (Enter: none)")
+        seen.type(f"{question('walrus')}\r")
+        assert "9273645" in seen.rest()
+    assert seen.process.returncode == 0
+    with terminal(LORE, "up", folder, environment=network) as seen:
+        seen.until("a first question (Enter: none)")
+        seen.type("\r")
+        assert 'ask: lore ask "What does this project do?" -c safes' in seen.rest()
+    assert seen.process.returncode == 0
