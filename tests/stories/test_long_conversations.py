@@ -5,6 +5,7 @@ import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx2
 import pytest
 from support.house import engine_child, living, reply, until
 
@@ -30,12 +31,17 @@ def long(topic, lines=80):
     return "\n".join(f"{topic} {name} and so on it goes" for name in named)
 
 
-def asked(daemon, *messages, **lore):
+def asked(daemon, *messages, tokens=8, **lore):
     """The answer to the last of these messages, which are the user's and the model's by turns."""
     spoken = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(messages)]
-    body = {"model": "lore", "messages": spoken, "max_completion_tokens": 8, "lore": {"codex": "none", **lore}}
+    body = {"model": "lore", "messages": spoken, "max_completion_tokens": tokens, "lore": {"codex": "none", **lore}}
     answer = reply(daemon, "/v1/chat/completions", body)
     return answer["choices"][0]["message"]["content"], answer["lore"]["governor"]
+
+
+def condensing(daemon):
+    """Whether the engine computes a gist, which may be longer than an answer that was `asked` for."""
+    return any(one["done"] and one["most"] > 8 for one in reply(daemon, "/v1/engine")["tickets"])
 
 
 def test_the_model_condenses_what_falls_on_the_prompt_that_is_cached(house):
@@ -51,18 +57,41 @@ def test_the_model_condenses_what_falls_on_the_prompt_that_is_cached(house):
 
 
 def test_an_engine_that_is_killed_while_it_condenses_condenses_again_and_the_question_is_answered(house):
-    """The conversation is new to the engine: its first job, of 3,000 tokens, is what the gist is written from."""
     before = reply(house, "/v1/status")["engine"]["restarts"]
     talk = [f"{long('killed', 160)}\nWrite plain sentences, {ENDING}", GIST, long("second"), "so it is"]
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(asked, house, *talk, long("third"))
-        until(lambda: reply(house, "/v1/status")["queue"]["running"])
+        until(lambda: condensing(house))
         os.kill(engine_child(house), signal.SIGKILL)
         _, governor = asking.result()
     assert reply(house, "/v1/status")["engine"]["restarts"] == before + 1
     (action,) = governor["actions"]
     assert action.startswith("turn 1 condensed into a gist of ")
     assert governor["left_out"] == "left out: 1 turn (condensed); lore plan shows which"
+
+
+def test_a_daemon_that_is_killed_while_it_condenses_loses_no_turn_and_condenses_again(house):
+    asked(house, f"{long('rite', 160)}\nWrite plain sentences, {ENDING} {GIST}", tokens=40, session="rite")
+    asked(house, long("second"), session="rite")
+    before = reply(house, "/v1/sessions/rite")["session"]
+    house.kill()
+    house.start()
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(asked, house, long("third"), session="rite")
+        until(lambda: condensing(house))
+        house.kill()
+        with pytest.raises(httpx2.TransportError):
+            asking.result()
+    house.start()
+    kept = reply(house, "/v1/sessions/rite")["session"]
+    assert (kept["turns"], kept["gists"]) == (before["turns"], [])
+    _, governor = asked(house, long("third"), session="rite")
+    (action,) = governor["actions"]
+    assert action.startswith("turn 1 condensed into a gist of ")
+    kept = reply(house, "/v1/sessions/rite")["session"]
+    assert (kept["turns"][:4], len(kept["turns"])) == (before["turns"], 6)
+    (gist,) = kept["gists"]
+    assert gist["text"].startswith("The user wants no heading and no greet")
 
 
 def test_a_session_keeps_all_its_turns_and_goes_on_after_a_kill_with_the_same_prompt(house):
