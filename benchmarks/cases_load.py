@@ -1,4 +1,5 @@
-"""What many clients cost the daemon: requests a second, streams of events that say nothing, and tokens that are streamed.
+"""What many clients cost the daemon: requests a second, streams of events that say nothing, tokens that are streamed. And
+what `lore top` costs.
 
 The generator is a process of its own (`load.py`) and shares the machine with the daemon, the engine's process and whatever
 else runs. The rates tell what the machine had left for it; the processor time of the daemon itself, which others change
@@ -9,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,8 +19,9 @@ from typing import Any
 
 from cases_daemon import QUESTION, client, load, sources
 from cases_engine import Bench
-from private_daemon import PrivateDaemon, private_daemon
+from private_daemon import LORE, PrivateDaemon, private_daemon
 from report import Row, at_most
+from terminals import terminal
 
 # Another number in each request (`load.py`). The first is answered from the prefix alone, the second is looked up.
 ASKED = {
@@ -29,6 +32,7 @@ GENERATOR = Path(__file__).with_name("load.py")
 CLIENTS, SECONDS = 50, 5.0
 SCRAPES = 5  # a second, beside a load: fifty times what Prometheus does
 STREAMS, IDLE_S = 24, 15.0
+LONG_ANSWER = 50_000  # tokens: it runs until it is ended
 ANSWERS, ANSWER_TOKENS = 3, 400
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -38,6 +42,7 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
         "load: many requests": requests,
         "load: idle streams of events": idle_streams,
         "load: a streamed token": streamed,
+        "load: lore top": live_view,
     }
 
 
@@ -53,10 +58,10 @@ def requests(bench: Bench) -> Iterator[Row]:
 
 
 def held(daemon: PrivateDaemon, name: str, path: str, body: str, rate: int) -> Iterator[Row]:
-    case, before = f"{name}, {rate:,} a second, {CLIENTS} clients", processor_s(daemon)
+    case, before = f"{name}, {rate:,} a second, {CLIENTS} clients", processor_s(number(daemon))
     with scraped(daemon):
         found = generated(daemon, path, body, rate)
-    used = processor_s(daemon) - before
+    used = processor_s(number(daemon)) - before
     reached, least = found["rate"], 0.95 * rate  # the generator's own start and end are within its seconds
     yield at_most(case, "errors", sum(found["errors"].values()), 0, "")
     yield Row(case, "answered", reached, unit="/s", goal=f"≥ {least:g} /s", met=reached >= least)
@@ -71,7 +76,7 @@ def idle_streams(bench: Bench) -> Iterator[Row]:
     """Nothing happens; each stream is open and has its first event."""
     with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon:
         load(daemon, sources(daemon.folder / "small", 2_000), "small", "--wait")
-        alone = share_while_idle(daemon)
+        (alone,) = shares(number(daemon))
         firsts: list[Iterator[bytes]] = []  # held: an iterator that goes takes its connection with it
         with ExitStack() as streams:
             for _ in range(STREAMS):
@@ -79,7 +84,7 @@ def idle_streams(bench: Bench) -> Iterator[Row]:
                 answer = streams.enter_context(http.stream("GET", "/v1/events"))
                 firsts.append(answer.iter_bytes())
                 next(firsts[-1])
-            with_streams = share_while_idle(daemon)
+            (with_streams,) = shares(number(daemon))
         case = f"{STREAMS} streams of events, idle"
         yield Row(case, "the daemon without them", alone, unit="% of a CPU")
         yield at_most(case, "what they add", with_streams - alone, 1.0, "% of a CPU")
@@ -97,6 +102,27 @@ def streamed(bench: Bench) -> Iterator[Row]:
         yield Row(case, "of the daemon's processor, a token, not streamed", whole, unit="ms")
         yield Row(case, "of the daemon's processor, a token, streamed", parts, unit="ms")
         yield at_most(case, "what streaming adds, a token", parts - whole, 0.2, "ms")
+
+
+def live_view(bench: Bench) -> Iterator[Row]:
+    """`lore top` on a terminal, from its first picture on, while nothing runs and beside one answer."""
+    with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon:
+        load(daemon, sources(daemon.folder / "small", 2_000), "small", "--wait")
+        with terminal(LORE, "top", environment=daemon.environment, columns=120, rows=40) as seen:
+            seen.until("small")
+            reader = threading.Thread(target=seen.rest)  # a terminal that nobody reads holds up who writes
+            reader.start()
+            case = "lore top, 120 columns and 40 rows"
+            try:
+                view, own = shares(seen.process.pid, number(daemon))
+                yield at_most(case, "nothing runs", view, 2.0, "% of a CPU")
+                yield Row(case, "nothing runs, the daemon", own, unit="% of a CPU")
+                with an_answer(daemon):
+                    (view,) = shares(seen.process.pid)
+                yield at_most(case, "beside an answer", view, 2.0, "% of a CPU")
+            finally:
+                seen.process.kill()
+                reader.join()
 
 
 # ---- what the cases are made of --------------------------------------------------------------------------------------
@@ -134,24 +160,44 @@ def answered(daemon: PrivateDaemon, http: Any, *, stream: bool) -> float:
         "temperature": 0,
         "stream": stream,
     }
-    before = processor_s(daemon)
+    before = processor_s(number(daemon))
     text = http.post("/v1/chat/completions", json=body).raise_for_status().text
-    used = processor_s(daemon) - before
+    used = processor_s(number(daemon)) - before
     last = [line for line in text.splitlines() if "completion_tokens" in line][-1].removeprefix("data: ")
     tokens: int = json.loads(last)["usage"]["completion_tokens"]
     return 1_000 * used / tokens
 
 
-def share_while_idle(daemon: PrivateDaemon) -> float:
-    """Percent of one processor that the daemon takes by itself."""
-    time.sleep(1.0)
-    before, begun = processor_s(daemon), time.monotonic()
-    time.sleep(IDLE_S)
-    return 100 * (processor_s(daemon) - before) / (time.monotonic() - begun)
+@contextmanager
+def an_answer(daemon: PrivateDaemon) -> Iterator[None]:
+    """One runs meanwhile."""
+    command = [str(LORE), "ask", QUESTION, "-c", "small", "--max-tokens", str(LONG_ANSWER), "--private"]
+    with subprocess.Popen(command, env=daemon.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as asking:
+        assert asking.stdout is not None
+        asking.stdout.read(1)
+        reader = threading.Thread(target=asking.stdout.read)
+        reader.start()
+        yield
+        assert asking.poll() is None, "the answer ended while it was measured"
+        asking.kill()
+        reader.join()
 
 
-def processor_s(daemon: PrivateDaemon) -> float:
-    """Seconds that the daemon's threads have run, without its child's; to a hundredth, as the kernel counts it."""
+def number(daemon: PrivateDaemon) -> int:
     assert daemon.process is not None
-    fields = Path(f"/proc/{daemon.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return daemon.process.pid
+
+
+def shares(*processes: int) -> list[float]:
+    """Percent of one processor that each takes by itself in IDLE_S."""
+    time.sleep(1.0)
+    before, begun = [processor_s(one) for one in processes], time.monotonic()
+    time.sleep(IDLE_S)
+    taken = time.monotonic() - begun
+    return [100 * (processor_s(one) - had) / taken for one, had in zip(processes, before, strict=True)]
+
+
+def processor_s(process: int) -> float:
+    """Seconds that its threads have run, without its children's; to a hundredth, as the kernel counts it."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S

@@ -40,6 +40,8 @@ expected-statuses = ["2xx", "3xx", "4xx", "503"]
 ENDLESS = "/v1/events"
 REQUEST_S = 60  # an answer that fills the window, on a busy machine: in 20 s two did not end
 GUEST = ["query", "search", "codex:read"]  # of one who may only ask
+SESSION = "talk"  # there is one of that name
+COUNTED = ("lorekeep_turns_total", "lorekeep_unanswered_turns_total", "lorekeep_texts_total", "lorekeep_refusals_total")
 RESUME_S = 0.5  # a pause that a request began lasts no longer
 
 
@@ -51,7 +53,8 @@ def main() -> None:
         with running(folder, "guest" if options.guest else "owner") as (daemon, url, token):
             begun = time.monotonic()
             status = fuzz(folder, url, token, options)
-            say(f"{time.monotonic() - begun:.0f} s")
+            say(f"{time.monotonic() - begun:.0f} s; of them all, what got behind the checks of its request:")
+            say(reached(daemon))
             faults = list(found(daemon))
     for fault in faults:
         say(f"FAULT {fault}")
@@ -103,6 +106,8 @@ def running(folder: Path, sigil: str) -> Iterator[tuple[PrivateDaemon, str, str]
     try:
         daemon.start("--tcp", f"127.0.0.1:{port}")
         daemon.json("load", source)
+        daemon.json("ask", "def unlock(code", "-s", SESSION, "--max-tokens", "4")
+        daemon.json("memory", "add", "The vault called zebra is locked.")
         threading.Thread(target=resuming, args=(daemon, ended), daemon=True).start()
         yield daemon, f"http://127.0.0.1:{port}", token
     finally:
@@ -150,12 +155,12 @@ def document(url: str, token: str) -> Any:
 
 def names(folder: Path) -> dict[str, list[str]]:
     """Of what there is, by the field that may name it: chance alone never gets behind a name that nobody has."""
-    codex, session, identity = "vaults", "talk", "default"
+    codex, identity = "vaults", "default"
     return {
-        "name": [codex, session, identity, "last", "traces", "cache", "../vaults", "\0"],
+        "name": [codex, SESSION, identity, "last", "traces", "cache", "../vaults", "\0"],
         "to": ["last"],
         "codex": [codex, "none"],
-        "session": ["", session],
+        "session": ["", SESSION],
         "identity": [identity],
         "model": ["lore", f"lore/{codex}", "builtin:quoter"],
         "role": ["user", "assistant", "system", "tool"],
@@ -187,6 +192,14 @@ def with_names(node: Any, known: dict[str, list[str]]) -> Any:
 
 def or_one_of(schema: Any, values: list[str]) -> Any:
     return {"anyOf": [{"enum": values}, schema]}
+
+
+def reached(daemon: PrivateDaemon) -> str:
+    """What the daemon counted of turns, texts and refusals."""
+    from orchestrator.cli.client import Daemon
+
+    lines = Daemon(str(daemon.socket)).download("/metrics").read().decode().splitlines()
+    return "\n".join(line for line in lines if line.startswith(COUNTED) and not line.endswith(" 0"))
 
 
 def found(daemon: PrivateDaemon) -> Iterator[str]:
