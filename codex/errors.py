@@ -1,7 +1,4 @@
-"""The errors of the codex. Every message names the fault, the place, and what to do.
-
-HTTP codes and exit statuses are chosen by class at the boundary.
-"""
+"""The errors of the codex. Every message names the fault, the place, and what to do."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """The faults that reach a user: few, named, each with what is wrong and what to do about it.
 
-`code` is stable and machine-readable; HTTP statuses and exit codes are assigned at the two edges, not here. Errors of the
-codex are translated here, once.
+`code` is stable, and names the row of `wire.faults.CODES` that holds the HTTP status and the exit status. Errors of the
+codex are translated here, once: CodexError ─▶ LoreError ─▶ its row.
 """
 
 import difflib

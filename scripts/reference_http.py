@@ -164,8 +164,8 @@ def errors() -> Iterator[str]:
     from orchestrator.wire.faults import CODES
 
     yield f"Any route may refuse with {listed(EVERY)}; one that takes a body with {listed(OF_BODIES)};"
-    yield "an unknown path with `unknown_route` (404), another method with `wrong_method` (405). A request's head of"
-    yield "more than 64 KiB (of 128 KiB at the latest, where it is sent right behind another request) is refused with"
+    yield "an unknown path with `unknown_route`, another method with `wrong_method`. A request's head of more than"
+    yield "64 KiB (of 128 KiB at the latest, where it is sent right behind another request) is refused with"
     yield "`too_large` (431), one that is not complete within 10 s with `invalid_request` (408), what is no HTTP with"
     yield "`invalid_request` (400); each of these three ends the connection."
     yield ""

@@ -36,7 +36,8 @@ POLICY = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-STATUSES = {faults.UNREACHABLE: 503, faults.NOT_FOUND: 404, faults.NOT_PERMITTED: 403, faults.USAGE: 400}
+ROWS = tuple(faults.CODES[code] for code in ("not_found", "not_permitted", "invalid_request"))
+STATUSES = {faults.UNREACHABLE: 503} | {row.exit_status: row.status for row in ROWS}
 ALIVE_S = 15.0  # between two signs of life to a page: one that has left is noticed by them
 
 Shot = Mapping[str, Any]

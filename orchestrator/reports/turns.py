@@ -28,7 +28,6 @@ FINISHES = ("stop", "length", "tool_calls")
 CUTS = tuple(kind.name.lower() for kind in SourceKind if kind is not SourceKind.FIXED)
 STATUSES = ("2xx", "3xx", "4xx", "5xx", "left")
 OUR_FAULT = "failed"
-OF_HTTP = ("unknown_route", "wrong_method")  # codes of refusals that no fault of ours stands for
 # Upper bounds: seconds from what nobody notices to what nobody waits for, tokens a second from a phone's to a farm's.
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 RATES = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 25_000.0)
@@ -53,7 +52,7 @@ BLOCK_TOKENS = counter(
     tier=tuple(tier.value for tier in Tier),
 )
 CUT = counter("cut", "things that the governor left out or shortened so that a prompt fits", kind=CUTS)
-REFUSALS = counter("refusals", "requests that were refused or failed, by the error's code", code=(*CODES, *OF_HTTP))
+REFUSALS = counter("refusals", "requests that were refused or failed, by the error's code", code=tuple(CODES))
 RESPONSES = counter("responses", "HTTP requests, by their status; left: the client went first", status=STATUSES)
 FIRST_TOKEN = histogram("first_token_seconds", "from a question's arrival to its first token")
 TURN = histogram("turn_seconds", "from a question's arrival to its end")

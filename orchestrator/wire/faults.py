@@ -39,6 +39,8 @@ CODES: Mapping[str, FaultCode] = {
     "previous_response_not_found": FaultCode(
         400, NOT_FOUND, "no response of that id goes on; the client sends the whole conversation"
     ),
+    "unknown_route": FaultCode(404, FAILED, "no route has this path"),
+    "wrong_method": FaultCode(405, FAILED, "a route has this path, and takes another method"),
     "conflict": FaultCode(409, FAILED, "it is under way already, or the name is taken"),
     "codex_dropped": FaultCode(
         409, NOT_FOUND, "its codex was dropped while the answer ran; asked again it is not found"
