@@ -126,6 +126,17 @@ def test_the_rooms_of_the_orchestrator_are_those_that_there_are():
     assert sorted(told) == sorted(rooms_of(ROOT / "orchestrator"))
 
 
+def test_the_functions_that_a_question_is_followed_through_are_there():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    table = text.partition("What calls what:")[2].partition("**1.")[0]
+    found = re.findall(r"`([a-z_/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", table)
+    assert len(found) == table.count(".py`")
+    for file, names in found:
+        code = (ROOT / "orchestrator" / file).read_text()
+        wanted = re.findall(r"\w+", names)
+        assert [one for one in wanted if not re.search(rf"(def|class) {one}\b", code)] == [], file
+
+
 def rooms_of(package: Path) -> list[str]:
     """Its modules and packages, by name."""
     found = [one for one in package.iterdir() if one.suffix == ".py" or (one / "__init__.py").exists()]
