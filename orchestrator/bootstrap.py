@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from codex.archive.archive import Archive
@@ -87,56 +87,219 @@ Exchange = Callable[[str], AsyncIterator[ModelEvent]]
 def build(settings: Settings, paths: Paths, host: Host, exchange: Exchange) -> Program:
     """All parts around `host`, not yet started. In the event loop. Raises LoreError for a folder that cannot be used."""
     model_ready, registry = AwaitedModel(), installed(settings.prompt)
-    plugins, gate = PluginFaults(registry.failures), gate_of(paths, catalogue(registry.nodes.values()))
+    gate, plugins = gate_of(paths, catalogue(registry.nodes.values())), PluginFaults(registry.failures)
     with translated():
         storage = storage_of(settings, paths, host, registry)
     codices = codices_of(settings, paths, host, storage, model_ready)
-    searcher = searcher_of(storage, codices)
-    symbols = CodexSymbols(storage.library.catalog, codices.residents, storage.outlines)
-    answerer = cache(partial(answerer_of, storage, codices, searcher, symbols, model_ready, registry, plugins))
-    memories = Memories(
-        storage.memories, staleness_of(storage, codices), learn=settings.memory.learn, meaning=storage.memory_meaning
-    )
-    return Program(
-        answers=answers_of(settings, gate, host, storage, codices, memories, searcher, answerer, model_ready),
-        texts=texts_of(settings, host, codices, model_ready),
-        about=about_of(paths, host, plugins, codices, gate, storage.archive),
-        library=storage.library,
-        states=storage.states,
-        loads=codices.loads,
-        loader=codices.loader,
-        residents=codices.residents,
-        lifecycle=codices.lifecycle,
-        reports=codices.reports,
-        searcher=searcher,
-        codex_symbols=symbols,
-        files=files_of(storage, codices),
-        floor_files=codices.floor_files,
-        maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
-        records=UserRecords(
-            storage.sessions, memories, storage.traces, codices.lifecycle, gate.rules, paths.checkpoints
-        ),
-        tending=Tending(
-            storage.sessions,
-            storage.memories,
-            settings.memory.episodes,
-            settings.memory.retention,
-            SteadyClock().oldest,
-        ),
-        identity_files=codices.identities,
-        machine=host.machine,
-        meter=meter_of(settings, paths, host, codices, model_ready),
-        client=host.client,
-        yielding=host.yielding,
-        watchers=codices.watchers,
-        upkeep=codices.upkeep,
-        meaning=storage.meaning,
-        model_ready=model_ready,
-        exchange=exchange,
-        make_chat_model=partial(chat_model_of, host, storage, registry, plugins, answerer),
-        import_agent=answerer,
-        closing=(symbols.close, storage.close, host.sensors.close),
-    )
+    return Wiring(settings, paths, host, registry, plugins, gate, storage, codices, model_ready).program(exchange)
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What each part is made of; the parts that several others need are made once."""
+
+    settings: Settings
+    paths: Paths
+    host: Host
+    registry: Registry
+    plugins: PluginFaults
+    gate: "ReadGate"
+    storage: "Storage"
+    codices: "CodexParts"
+    model_ready: AwaitedModel
+
+    def program(self, exchange: Exchange) -> Program:
+        host, storage, codices = self.host, self.storage, self.codices
+        return Program(
+            answers=self.answers(),
+            texts=self.texts(),
+            about=self.about(),
+            library=storage.library,
+            states=storage.states,
+            loads=codices.loads,
+            loader=codices.loader,
+            residents=codices.residents,
+            lifecycle=codices.lifecycle,
+            reports=codices.reports,
+            searcher=self.searcher,
+            codex_symbols=self.symbols,
+            files=self.files,
+            floor_files=codices.floor_files,
+            maps=CodexMaps(storage.library.catalog, codices.residents, storage.outlines),
+            records=UserRecords(
+                storage.sessions,
+                self.memories,
+                storage.traces,
+                codices.lifecycle,
+                self.gate.rules,
+                self.paths.checkpoints,
+            ),
+            tending=self.tending(),
+            identity_files=codices.identities,
+            machine=host.machine,
+            meter=self.meter(),
+            client=host.client,
+            yielding=host.yielding,
+            watchers=codices.watchers,
+            upkeep=codices.upkeep,
+            meaning=storage.meaning,
+            model_ready=self.model_ready,
+            exchange=exchange,
+            make_chat_model=self.chat_model,
+            import_agent=self.answerer,
+            closing=(self.symbols.close, storage.close, host.sensors.close),
+        )
+
+    # -- parts that several others need
+
+    @cached_property
+    def searcher(self) -> ArchiveSearch:
+        """Searches by words and by meaning; what each may not have seen is said with the hits."""
+        storage, codices = self.storage, self.codices
+        meaning, freshness, remote = storage.meaning, codices.freshness, storage.archive.remote
+        return ArchiveSearch(
+            search_in=meaning.search,
+            near=Neighbourhoods(storage.archive),
+            digests=codices.residents.digests,
+            read=storage.library.catalog.document_by_digest,
+            unseen=(freshness.unseen, meaning.filling.unseen) if meaning.model.file else (freshness.unseen,),
+            damaged=codices.upkeep.begin,
+            outdated=freshness.outdated,
+            remote=None if remote is None else remote.given,
+        )
+
+    @cached_property
+    def symbols(self) -> CodexSymbols:
+        return CodexSymbols(self.storage.library.catalog, self.codices.residents, self.storage.outlines)
+
+    @cached_property
+    def files(self) -> CodexFiles:
+        return CodexFiles(self.storage.library, self.codices.residents)
+
+    @cached_property
+    def memories(self) -> Memories:
+        storage, files = self.storage, self.files
+        staleness = Staleness(storage.memories, files.text_of, files.paths_of, files.commit_of)
+        return Memories(storage.memories, staleness, learn=self.settings.memory.learn, meaning=storage.memory_meaning)
+
+    def answerer(self) -> "Answerer":
+        """Made when it is first needed: the agent's framework is large."""
+        return self._answerer
+
+    @cached_property
+    def _answerer(self) -> "Answerer":
+        from orchestrator.answering.agent import Answerer
+        from orchestrator.answering.codex_tools import CodexTools, SearchArchive
+        from orchestrator.answering.memory_tools import MemoryTools
+        from orchestrator.answering.package_tools import PackageTools
+
+        storage, files = self.storage, self.files
+        memories = MemoryTools(storage.memories, storage.sessions, self.memories.staleness, storage.memory_meaning)
+        packages = PackageTools(self.registry.tools.values(), self.plugins.in_a_call)
+        look = CodexTools(files.text_of, files.paths_of, files.size_of, self.symbols.answer)
+        search = SearchArchive(self.searcher, self.model_ready)
+        return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
+
+    # -- parts that the program alone needs
+
+    def answers(self) -> Answers:
+        host, storage, codices, memories = self.host, self.storage, self.codices, self.memories
+        preparer = Preparer(
+            lifecycle=codices.lifecycle,
+            library=storage.library,
+            conversations=Conversations(storage.sessions),
+            machine=host.machine,
+            searcher=self.searcher,
+            claims=host.governor.claims,
+            strategy=self.settings.for_strategy(),
+            fresh=codices.freshness.of,
+            recall=Recall(storage.memories, memories.staleness, meaning=memories.meaning),
+            gate_rules=self.gate.rules,
+            nodes=self.gate.nodes,
+            greedy=is_builtin(host.model.setting),
+        )
+        return Answers(
+            preparer=preparer,
+            answerer=self.answerer,
+            client=host.client,
+            floors=codices.floors,
+            inference=Inference(host.client, host.machine),
+            yielding=host.yielding,
+            model_ready=self.model_ready,
+            model_name=host.model.setting,
+            notice=host.model.notice,
+            outdated=codices.freshness.outdated,
+            traces=storage.traces,
+            memories=memories,
+            clients=ClientLedger(host.client),
+            turn_s=self.settings.tools.time,
+        )
+
+    def texts(self) -> PlainTexts:
+        host = self.host
+        return PlainTexts(
+            client=host.client,
+            machine=host.machine,
+            yielding=host.yielding,
+            inference=Inference(host.client, host.machine),
+            questions=self.codices.floors.questions,
+            model_ready=self.model_ready,
+            model_now=self.model_ready.now,
+            setting=host.model.setting,
+            sequences=self.settings.model.sequences,
+            version=VERSION,
+            greedy=is_builtin(host.model.setting),
+        )
+
+    def about(self) -> About:
+        host, codices = self.host, self.codices
+        return About(
+            model=host.model,
+            machine=host.machine,
+            client=host.client,
+            yielding=host.yielding,
+            folder=self.paths.models,
+            conditions=host.conditions,
+            governor=host.governor,
+            version=VERSION,
+            prefill=partial(prefill_of, codices.residents, codices.floors),
+            loads=codices.loads.reports,
+            losses=KvLosses(self.paths.data),
+            plugins=self.plugins.words,
+            gate_fault=self.gate.fault,
+            encrypt=host.key.source if host.key else "off",
+            archive=partial(archive_place, self.storage.archive.remote),
+        )
+
+    def tending(self) -> Tending:
+        storage, memory = self.storage, self.settings.memory
+        return Tending(storage.sessions, storage.memories, memory.episodes, memory.retention, SteadyClock().oldest)
+
+    def meter(self) -> ContextMeter:
+        host, questions = self.host, self.codices.floors.questions
+        assert host.conditions.loaded is not None, "how this model is loaded was chosen"
+        return ContextMeter(
+            name=host.model.setting,
+            path=host.model.path,
+            plan=host.conditions.loaded.plan,
+            file=MeasurementFile(self.paths.measurements),
+            client=host.client,
+            machine=host.machine,
+            model=self.model_ready,
+            quiet=partial(questions.idle, 0.0),
+            least=host.governor.memory.smallest_window,
+            applies=self.settings.model.measured_context,
+        )
+
+    def chat_model(self) -> ChatModel:
+        """Once the model is loaded; a built-in one calls no tools."""
+        client = self.host.client
+        assert client.info is not None
+        tools = () if is_builtin(self.host.model.setting) else self.answerer().tools
+        made = ChatModel(client, client.info, self.registry, self.storage.tokens, tools, self.plugins.in_a_prompt)
+        if (rules := own_rules(made.placement.calls, tools, thinking=made.opens_thought)) is not None:
+            client.prepare(rules)
+        return made
 
 
 @dataclass(frozen=True)
@@ -171,7 +334,7 @@ def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry)
     tokens.trim(TOKENS_KEPT)
     key = subkey(host.key, "databases")
     memories = MemoryStore(paths.memories, kinds={**KINDS, **registry.kinds}, key=key)
-    memory_vectors = VectorIndex(paths.memory_vectors)
+    memory_vectors, near = VectorIndex(paths.memory_vectors), meaning.embedders
     return Storage(
         archive=archive,
         meaning=meaning,
@@ -179,7 +342,9 @@ def storage_of(settings: Settings, paths: Paths, host: Host, registry: Registry)
         library=Library(paths.codices, settings.for_library(), indexer=indexer),
         sessions=SessionStore(paths.sessions, key=key),
         memories=memories,
-        memory_meaning=meaning_of(memories, memory_vectors, meaning),
+        memory_meaning=(
+            WORDS_ALONE if near is None else MemoryMeaning(memories, memory_vectors, *near)  # where a model embeds
+        ),
         memory_vectors=memory_vectors,
         traces=TraceKeeper(
             TraceStore(paths.traces, settings.traces.days, settings.traces.bytes, aging=SteadyClock().oldest, key=key)
@@ -213,7 +378,10 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     if files.default != files.chosen:
         log.warning("the default identity %s is not in %s: %s answers", files.chosen, paths.identities, files.default)
     identities = ServingIdentities(files, states, model_ready.identifying)
-    residents = residents_of(settings, host, storage, identities, model_ready, floors)
+    outlines, chunks, forced = storage.outlines, storage.indexer.chunks, settings.strategy.tier
+    builder = CodexBuilder(library, model_ready.now, settings.for_coverage(), outlines, states, chunks)
+    coverage, dwell = None if forced == "auto" else coverage_named(forced), host.governor.pressure
+    residents = ResidentCodices(library, builder, identities, host.machine, floors, states, coverage, dwell)
     successors = Successors(residents, floors.questions)
     lifecycle = CodexLifecycle(residents, successors, library, identities, floors, states, loads.far)
     watchers = CodexWatchers(library, library.settings.watch, lifecycle.changed, on=settings.codex.watch)
@@ -228,51 +396,6 @@ def codices_of(settings: Settings, paths: Paths, host: Host, storage: Storage, m
     desk = Identities(paths.identities, files, identities, floors, model_ready.count, residents.warm_all)
     moved = FloorFiles(client, floors, identities, states, library.expect, library.knows)
     return CodexParts(floors, desk, residents, lifecycle, loads, loader, watchers, upkeep, freshness, reports, moved)
-
-
-def residents_of(
-    settings: Settings,
-    host: Host,
-    storage: Storage,
-    identities: ServingIdentities,
-    model_ready: AwaitedModel,
-    floors: Floors,
-) -> ResidentCodices:
-    library, states, forced = storage.library, storage.states, settings.strategy.tier
-    outlines, chunks = storage.outlines, storage.indexer.chunks
-    builder = CodexBuilder(library, model_ready.now, settings.for_coverage(), outlines, states, chunks)
-    coverage, dwell = None if forced == "auto" else coverage_named(forced), host.governor.pressure
-    return ResidentCodices(library, builder, identities, host.machine, floors, states, coverage, dwell)
-
-
-def searcher_of(storage: Storage, codices: CodexParts) -> ArchiveSearch:
-    """Searches by words and by meaning; what each may not have seen is said with the hits."""
-    meaning, freshness = storage.meaning, codices.freshness
-    return ArchiveSearch(
-        meaning.search,
-        Neighbourhoods(storage.archive),
-        codices.residents.digests,
-        storage.library.catalog.document_by_digest,
-        (freshness.unseen, meaning.filling.unseen) if meaning.model.file else (freshness.unseen,),
-        codices.upkeep.begin,
-        freshness.outdated,
-        None if storage.archive.remote is None else storage.archive.remote.given,
-    )
-
-
-def meaning_of(memories: MemoryStore, vectors: VectorIndex, meaning: Meaning) -> Nearness:
-    """Compares memories by meaning where a model embeds."""
-    return WORDS_ALONE if meaning.embedders is None else MemoryMeaning(memories, vectors, *meaning.embedders)
-
-
-def staleness_of(storage: Storage, codices: CodexParts) -> Staleness:
-    """Compares memories with the files of a codex as questions meet them."""
-    files = files_of(storage, codices)
-    return Staleness(storage.memories, files.text_of, files.paths_of, files.commit_of)
-
-
-def files_of(storage: Storage, codices: CodexParts) -> CodexFiles:
-    return CodexFiles(storage.library, codices.residents)
 
 
 @dataclass(frozen=True)
@@ -292,143 +415,8 @@ def gate_of(paths: Paths, nodes: Mapping[str, ContextNode]) -> ReadGate:
         return ReadGate(None, nodes, fault.message)
 
 
-def answers_of(
-    settings: Settings,
-    gate: ReadGate,
-    host: Host,
-    storage: Storage,
-    codices: CodexParts,
-    memories: Memories,
-    searcher: ArchiveSearch,
-    answerer: Callable[[], "Answerer"],
-    model_ready: AwaitedModel,
-) -> Answers:
-    preparer = Preparer(
-        codices.lifecycle,
-        storage.library,
-        Conversations(storage.sessions),
-        host.machine,
-        searcher,
-        host.governor.claims,
-        settings.for_strategy(),
-        codices.freshness.of,
-        Recall(storage.memories, memories.staleness, meaning=memories.meaning),
-        gate.rules,
-        gate.nodes,
-        greedy=is_builtin(host.model.setting),
-    )
-    return Answers(
-        preparer,
-        answerer,
-        host.client,
-        codices.floors,
-        Inference(host.client, host.machine),
-        host.yielding,
-        model_ready,
-        host.model.setting,
-        host.model.notice,
-        codices.freshness.outdated,
-        storage.traces,
-        memories,
-        ClientLedger(host.client),
-        settings.tools.time,
-    )
-
-
-def texts_of(settings: Settings, host: Host, codices: CodexParts, model_ready: AwaitedModel) -> PlainTexts:
-    return PlainTexts(
-        host.client,
-        host.machine,
-        host.yielding,
-        Inference(host.client, host.machine),
-        codices.floors.questions,
-        model_ready,
-        model_ready.now,
-        host.model.setting,
-        settings.model.sequences,
-        VERSION,
-        greedy=is_builtin(host.model.setting),
-    )
-
-
-def answerer_of(
-    storage: Storage,
-    codices: CodexParts,
-    searcher: ArchiveSearch,
-    symbols: CodexSymbols,
-    model_ready: AwaitedModel,
-    registry: Registry,
-    plugins: PluginFaults,
-) -> "Answerer":
-    """Made when it is first needed: the agent's framework is large."""
-    from orchestrator.answering.agent import Answerer
-    from orchestrator.answering.codex_tools import CodexTools, SearchArchive
-    from orchestrator.answering.memory_tools import MemoryTools
-    from orchestrator.answering.package_tools import PackageTools
-
-    memories = MemoryTools(storage.memories, storage.sessions, staleness_of(storage, codices), storage.memory_meaning)
-    packages = PackageTools(registry.tools.values(), plugins.in_a_call)
-    files = files_of(storage, codices)
-    look = CodexTools(files.text_of, files.paths_of, files.size_of, symbols.answer)
-    search = SearchArchive(searcher, model_ready)
-    return Answerer([search.search_archive, *look.functions, *memories.functions, *packages.functions])
-
-
 def archive_place(remote: Remote | None) -> ArchivePlace | None:
     """As it was when it was last asked."""
     if remote is None:
         return None
     return ArchivePlace(uri=remote.uri, writes=remote.given.writes, fault=remote.away)
-
-
-def about_of(
-    paths: Paths, host: Host, plugins: PluginFaults, codices: CodexParts, gate: ReadGate, archive: Archive
-) -> About:
-    return About(
-        host.model,
-        host.machine,
-        host.client,
-        host.yielding,
-        paths.models,
-        host.conditions,
-        host.governor,
-        VERSION,
-        partial(prefill_of, codices.residents, codices.floors),
-        codices.loads.reports,
-        KvLosses(paths.data),
-        plugins.words,
-        gate.fault,
-        host.key.source if host.key else "off",
-        partial(archive_place, archive.remote),
-    )
-
-
-def meter_of(
-    settings: Settings, paths: Paths, host: Host, codices: CodexParts, model_ready: AwaitedModel
-) -> ContextMeter:
-    assert host.conditions.loaded is not None, "how this model is loaded was chosen"
-    return ContextMeter(
-        host.model.setting,
-        host.model.path,
-        host.conditions.loaded.plan,
-        MeasurementFile(paths.measurements),
-        host.client,
-        host.machine,
-        model_ready,
-        partial(codices.floors.questions.idle, 0.0),
-        host.governor.memory.smallest_window,
-        settings.model.measured_context,
-    )
-
-
-def chat_model_of(
-    host: Host, storage: Storage, registry: Registry, plugins: PluginFaults, answerer: Callable[[], "Answerer"]
-) -> ChatModel:
-    """Once the model is loaded; a built-in one calls no tools."""
-    info = host.client.info
-    assert info is not None
-    tools = () if is_builtin(host.model.setting) else answerer().tools
-    made = ChatModel(host.client, info, registry, storage.tokens, tools, plugins.in_a_prompt)
-    if (rules := own_rules(made.placement.calls, tools, thinking=made.opens_thought)) is not None:
-        host.client.prepare(rules)
-    return made
