@@ -11,9 +11,8 @@ from report import Row, at_most
 from formatters.plugins import ContextNode
 from orchestrator.answering.ledger import WRITTEN_ANYHOW
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import GateRules, Relevance, relevance
+from orchestrator.relevance.gate import GateRules, Relevance, catalogue, relevance
 from orchestrator.relevance.intent import frame_of, intent_of, memory_plan
-from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
 TURNS = {

@@ -28,8 +28,7 @@ from orchestrator.karma.staleness import Staleness
 from orchestrator.karma.store import MemoryStore
 from orchestrator.prompt.prefetch import ContextUse, prefetch_for
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import relevance
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.gate import catalogue, relevance
 from orchestrator.relevance.signals import Turn, signals_of
 
 DATA = Path(__file__).parent / "data" / "memories.toml"

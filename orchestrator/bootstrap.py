@@ -61,14 +61,13 @@ from orchestrator.plugins import PluginFaults, installed
 from orchestrator.program import Program
 from orchestrator.prompt.coverage import coverage_named
 from orchestrator.records import UserRecords
-from orchestrator.relevance.gate import GateRules
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.configuration import gate_rules
+from orchestrator.relevance.gate import GateRules, catalogue
 from orchestrator.reports.status import About, prefill_of
 from orchestrator.service import ModelEvent
 from orchestrator.settings.archive import remote_archive
 from orchestrator.settings.model import Settings
 from orchestrator.settings.paths import Paths
-from orchestrator.settings.relevance import gate_rules
 from orchestrator.waking import AwaitedModel
 from orchestrator.wire.places import VERSION
 from orchestrator.wire.status import ArchivePlace
@@ -409,7 +408,7 @@ class ReadGate:
 
 def gate_of(paths: Paths, nodes: Mapping[str, ContextNode]) -> ReadGate:
     try:
-        return ReadGate(gate_rules(paths, nodes), nodes)
+        return ReadGate(gate_rules(paths.gate_rules, nodes), nodes)
     except SettingsError as fault:
         log.warning("the rules of relevance cannot be used, so everything is fetched for every turn: %s", fault.message)
         return ReadGate(None, nodes, fault.message)

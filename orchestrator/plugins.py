@@ -8,7 +8,7 @@ from formatters.registry import SETTINGS, Registry, chosen, discover
 from orchestrator.errors import SettingsError
 from orchestrator.karma.records import KINDS
 from orchestrator.prompt.situation import OUR_TOOLS
-from orchestrator.relevance.nodes import BUILTIN
+from orchestrator.relevance.gate import BUILTIN
 from orchestrator.settings.model import PromptTable
 
 log = logging.getLogger("lorekeep.plugins")

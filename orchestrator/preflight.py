@@ -17,13 +17,13 @@ from orchestrator.model.host import model_of
 from orchestrator.model.model_file import DEFAULT, builtins
 from orchestrator.model.remote import NO_EMBEDDING, remote_of
 from orchestrator.plugins import installed, refuse_absent
-from orchestrator.relevance.configuration import FILE
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.configuration import gate_rules
+from orchestrator.relevance.gate import catalogue
 from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.archive import remote_archive
 from orchestrator.settings.identity import refuse_unknown
 from orchestrator.settings.model import Settings
-from orchestrator.settings.relevance import gate_rules
+from orchestrator.wire.places import GATE_FILE
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
     plugins = installed(settings.prompt)
     yield "prompt.injectors", partial(refuse_absent, plugins, settings.prompt.injectors)
     yield "prompt.templates", partial(refuse_absent, plugins, settings.prompt.templates)
-    yield FILE, partial(gate_rules, paths, catalogue(plugins.nodes.values()))
+    yield GATE_FILE, partial(gate_rules, paths.gate_rules, catalogue(plugins.nodes.values()))
     yield "sigils", partial(Sigils.of, settings, os.geteuid())
 
 

@@ -43,7 +43,7 @@ service:             engine wire
 prompt:              formatters governor codex engine errors wire
 relevance:           formatters codex errors wire prompt
 karma:               formatters codex engine errors wire prompt relevance
-settings:            formatters governor codex errors wire prompt relevance
+settings:            formatters governor codex errors wire prompt
 instance:            errors settings
 plugins:             formatters errors prompt relevance karma settings
 systemd:             wire keys settings
@@ -56,7 +56,7 @@ reports:             formatters governor codex engine engine.builtin engine.clie
 records:             wire service prompt relevance karma codices answering reports
 program:             codex engine engine.client errors wire service prompt relevance karma machine model codices waking answering records reports
 api:                 engine errors cancellation wire service settings instance reports program
-preflight:           errors relevance settings plugins model api
+preflight:           errors wire relevance settings plugins model api
 model_switch:        codex errors wire service settings model codices api program
 bootstrap:           formatters codex engine.builtin errors keys wire service prompt relevance karma settings plugins machine model codices waking answering records reports program
 daemon:              errors logs wire settings instance systemd model codices api program model_switch bootstrap

@@ -69,9 +69,8 @@ from orchestrator.prompt.strategy import (
     StrategyParameters,
     decide,
 )
-from orchestrator.relevance.gate import GateRules, Relevance, chosen_variant, relevance
+from orchestrator.relevance.gate import BUILTIN, GateRules, Relevance, chosen_variant, relevance
 from orchestrator.relevance.intent import frame_of
-from orchestrator.relevance.nodes import BUILTIN
 from orchestrator.relevance.notes import NoteFacts, notes_of
 from orchestrator.relevance.signals import SILENCE, Turn, signals_of
 from orchestrator.service import Ask, Principal

@@ -50,11 +50,10 @@ def cells(row: Report) -> tuple[str, ...]:
 def check(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
     """Reads all settings and says whether they can be used, as lore serve would: models are looked into, none is loaded."""
     from orchestrator.preflight import unusable
-    from orchestrator.settings.relevance import gate_files
 
     loaded = local.settings(config, {"serve.socket": socket})
     faults = unusable(loaded, local.paths())
-    rules = [file for file in gate_files(local.paths()) if file.exists()]
+    rules = [file for file in local.paths().gate_rules if file.exists()]
     files = [str(file) for file in (*loaded.files, *rules)]
     if as_json:
         found = [asdict(fault) for fault in faults]

@@ -274,14 +274,13 @@ def plugins(broken: Sequence[str]) -> Check:
 
 def relevance(settings: "Settings | None") -> Check:
     from orchestrator.errors import SettingsError
-    from orchestrator.reports.doctor import known_nodes
-    from orchestrator.settings.relevance import gate_files, gate_rules
+    from orchestrator.reports.doctor import refuse_broken_rules
 
     try:
-        gate_rules(local.paths(), known_nodes(settings))
+        refuse_broken_rules(local.paths(), settings)
     except SettingsError as fault:
         return Check("relevance", False, f"{fault.message}; everything is fetched for every turn", fault.hint)
-    own = [str(file) for file in gate_files(local.paths()) if file.exists()]
+    own = [str(file) for file in local.paths().gate_rules if file.exists()]
     return Check("relevance", True, f"rules of {', '.join(own)}" if own else "the shipped rules")
 
 

@@ -1,1 +1,1 @@
-"""Relevance: which parts of the context a turn needs. Pure: no model, no I/O, no clock."""
+"""Relevance: which parts of the context a turn needs. Pure, but for the files of its rules: no model, no clock."""

@@ -1,25 +1,25 @@
 """context-relevance.json: what the gate goes by. The shipped file, the installation's and the user's, merged key by key.
 
-Every fault is a SettingsError that names the path of the faulty rule (`rules.focus[0].when.warmth_gte`). Reads no file but
-the shipped one: the caller hands over texts.
+Every fault is a SettingsError that names the path of the faulty rule (`rules.focus[0].when.warmth_gte`).
 """
 
 import difflib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, cast
 
 from formatters.plugins import ContextNode
 from orchestrator.errors import SettingsError
 from orchestrator.relevance.gate import COMPARISONS, ExclusionRule, GateRules, Predicate, Strength
 from orchestrator.relevance.signals import SIGNALS, Signal
+from orchestrator.wire.places import GATE_FILE
 
-FILE: Final = "context-relevance.json"
 VARIANTS: Final = "variants"
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.IGNORECASE)
 KEYS: Final = (
@@ -39,7 +39,7 @@ SUFFIXES: Final = (*COMPARISONS, "_eq")
 @cache
 def shipped() -> str:
     """The text of the defaults."""
-    return files("orchestrator.relevance").joinpath(FILE).read_text(encoding="utf-8")
+    return files("orchestrator.relevance").joinpath(GATE_FILE).read_text(encoding="utf-8")
 
 
 def read_rules(nodes: Mapping[str, ContextNode], *texts: str) -> GateRules:
@@ -48,6 +48,26 @@ def read_rules(nodes: Mapping[str, ContextNode], *texts: str) -> GateRules:
     for text in (shipped(), *texts):
         merged = merge(merged, _parsed(text))
     return checked(merged, nodes)
+
+
+def gate_rules(places: Iterable[Path], nodes: Mapping[str, ContextNode]) -> GateRules:
+    """The shipped rules with those of the files that there are over them. `nodes`: all that rules may name. Raises
+    SettingsError with the faulty file and rule."""
+    texts: list[str] = []
+    for file in places:
+        try:
+            if file.is_fifo():
+                raise OSError("it is a pipe: a start would wait for whoever writes to it")
+            texts.append(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file} cannot be read: {error}", "mend or remove the file") from error
+        try:
+            read_rules(nodes, *texts)  # at each file, so that a fault names its own
+        except SettingsError as fault:
+            raise SettingsError(f"{file}: {fault.message}", fault.hint) from fault
+    return read_rules(nodes, *texts)
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +98,7 @@ def _variant(name: str, over: object, plain: Mapping[str, Any], nodes: Mapping[s
     try:
         return replace(_checked(merge(plain, over), nodes), variant=name)
     except SettingsError as fault:
-        raise SettingsError(fault.message.replace(f"{FILE}: ", f"{FILE}: {path}.", 1), fault.hint) from fault
+        raise SettingsError(fault.message.replace(f"{GATE_FILE}: ", f"{GATE_FILE}: {path}.", 1), fault.hint) from fault
 
 
 def _checked(given: Mapping[str, Any], nodes: Mapping[str, ContextNode]) -> GateRules:
@@ -130,9 +150,9 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:  # also of a number of more than 4,300 digits
-        raise SettingsError(f"{FILE}: is no JSON: {error}", "mend the file, or take it away") from error
+        raise SettingsError(f"{GATE_FILE}: is no JSON: {error}", "mend the file, or take it away") from error
     if not isinstance(found, dict):
-        raise SettingsError(f"{FILE}: should be an object", "begin it with { and end it with }")
+        raise SettingsError(f"{GATE_FILE}: should be an object", "begin it with { and end it with }")
     return found
 
 
@@ -215,4 +235,4 @@ def _known(name: str, known: Collection[str], path: str) -> None:
 
 
 def _fault(path: str, what: str, hint: str) -> SettingsError:
-    return SettingsError(f"{FILE}: {path} {what}", hint)
+    return SettingsError(f"{GATE_FILE}: {path} {what}", hint)

@@ -2,18 +2,54 @@
 
     masks → signal rules → urgency → soft recovery → dependencies → safety → safeguard
 
-Each layer sees what those before it left. The gate takes nothing out of a block that stands, and the prompt never shows
-what it decided.
+Its rules are at two places: in context-relevance.json those that a user may change (`configuration` reads them), and here
+those that nobody does: the nodes, and what is there for safety. Each layer sees what those before it left. The gate takes
+nothing out of a block that stands, and the prompt never shows what it decided.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal
 
 from formatters.plugins import ContextNode
 from orchestrator.errors import InvalidRequest, instead
 from orchestrator.relevance.signals import WARM, Signal, Signals
+
+NODES: Final = (
+    ContextNode("identity_context", "Identity", 300, "persona"),
+    ContextNode("codex", "Codex", 0, "floor", gated=False),
+    ContextNode("world_state", "Environment", 100, "levels"),
+    ContextNode("available_tools", "Environment", 200, "sigil"),
+    ContextNode("available_skills", "Environment", 200, "memories"),
+    ContextNode("user_traits", "Environment", 200, "memories"),
+    ContextNode("communication_style", "Environment", 150, "memories"),
+    ContextNode("client_system", "Environment", 0, "client", gated=False),
+    ContextNode("client_tools", "Environment", 0, "client", gated=False),
+    ContextNode("facts", "Karma", 400, "memories"),
+    ContextNode("gists", "Karma", 300, "memories"),
+    ContextNode("episodic_memory", "Karma", 800, "memories"),
+    ContextNode("decisions", "Karma", 400, "memories"),
+    ContextNode("procedures", "Karma", 400, "memories"),
+    ContextNode("censors", "Karma", 100, "memories"),
+    ContextNode("active_lists", "Karma", 200, "memories"),
+    ContextNode("client_context", "State", 100, "client"),
+    ContextNode("identity_modulation", "State", 150, "frame"),
+    ContextNode("onboarding_nudge", "State", 100, "codices"),
+    ContextNode("warm_return_hint", "State", 100, "session"),
+    ContextNode("attachments", "State", 0, "client", gated=False),
+    ContextNode("evidence", "State", 0, "archive", gated=False),
+    ContextNode("focus", "State", 300, "session"),
+    ContextNode("working_memory", "State", 800, "session"),
+    ContextNode("act_history", "State", 0, "turn", gated=False),
+)
+"""In the order of the prompt. The costs sum to what a full turn without codex, client and evidence takes on average.
+
+Attachments, evidence and act_history are never gated: the user gave the first, the strategy decides the second, and an
+agent without the third would repeat its calls.
+"""
+BUILTIN: Final = frozenset(node.name for node in NODES)
 
 Strength = Literal["hard", "soft"]
 DEFAULT_BUDGET: Final = 6_000
@@ -27,6 +63,16 @@ COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "_lte": operator.le,
     "_lt": operator.lt,
 }
+
+
+def catalogue(further: Iterable[ContextNode] = ()) -> Mapping[str, ContextNode]:
+    """The built-in nodes and `further` ones, by name. Raises ValueError for a name that there is twice."""
+    found: dict[str, ContextNode] = {}
+    for node in (*NODES, *further):
+        if node.name in found:
+            raise ValueError(f"there are two nodes named {node.name!r}")
+        found[node.name] = node
+    return MappingProxyType(found)
 
 
 @dataclass(frozen=True, slots=True)

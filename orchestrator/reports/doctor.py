@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from codex.catalog.sealed import is_sealed
-from formatters.plugins import ContextNode
 from governor.footprint import bytes_per_token
 from governor.model_shape import FootprintError
 from governor.offload import Impossible, Offload, impossible
@@ -23,7 +22,8 @@ from orchestrator.model.conditions import conditions_here
 from orchestrator.model.kv_losses import KvLosses
 from orchestrator.model.model_file import DEFAULT, ModelFile, builtins, find_model
 from orchestrator.plugins import installed
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.configuration import gate_rules
+from orchestrator.relevance.gate import catalogue
 from orchestrator.reports.kept import sealed_checkpoints
 from orchestrator.reports.models import placement_report, ranges
 from orchestrator.reports.surroundings import Worth
@@ -50,10 +50,10 @@ def plugin_failures(settings: Settings | None) -> list[str]:
     return [str(failure) for failure in installed(given).failures]
 
 
-def known_nodes(settings: Settings | None) -> Mapping[str, ContextNode]:
-    """Those that a rule of relevance may name."""
+def refuse_broken_rules(paths: Paths, settings: Settings | None) -> None:
+    """Raises SettingsError for rules of relevance that cannot be used."""
     given = settings.prompt if settings is not None else PromptTable()
-    return catalogue(installed(given).nodes.values())
+    gate_rules(paths.gate_rules, catalogue(installed(given).nodes.values()))
 
 
 def damaged_stores(paths: Paths) -> list[tuple[Path, str]]:

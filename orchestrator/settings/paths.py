@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import SettingsError
-from orchestrator.wire.places import runtime_folder
+from orchestrator.wire.places import GATE_FILE, runtime_folder
 
 SYSTEM_CONFIG = Path("/etc/lorekeep/config.toml")
 FOLDER_MODE = 0o700
@@ -99,6 +99,11 @@ class Paths:
     @property
     def identities(self) -> Path:
         return self.config / "identities"
+
+    @property
+    def gate_rules(self) -> tuple[Path, ...]:
+        """Where rules of the relevance gate may be: beside each config.toml."""
+        return tuple(dict.fromkeys((SYSTEM_CONFIG.with_name(GATE_FILE), self.config / GATE_FILE)))
 
     def prepare(self) -> None:
         """Makes the folders that are written to, readable by their owner alone."""

@@ -16,6 +16,7 @@ HEADER = "x-lorekeep-version"
 SYSTEM_SOCKET = Path("/run/lorekeep/lore.sock")
 SOCKET_VARIABLE = "LORE_SOCKET"
 SHIPPED_IDENTITY = "lorekeep"
+GATE_FILE = "context-relevance.json"  # the rules of relevance, in the package and beside a config.toml
 QUOTER = "builtin:quoter"  # the model that answers where none is configured
 QUOTING = "the quoting self-test model: it only continues text of its context, it is no assistant"
 UNCONFIGURED = f"no model is configured, so this is {QUOTING}"

@@ -42,7 +42,7 @@ from orchestrator.prompt.evidence import FoundPassages
 from orchestrator.prompt.situation import Levels, ReadableCodex
 from orchestrator.prompt.strategy import DEFAULT_STRATEGY
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.gate import catalogue
 from orchestrator.service import Answered, Ask, Message, Principal, Text
 from orchestrator.wire.answers import PlanReply
 

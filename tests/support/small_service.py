@@ -30,7 +30,7 @@ from orchestrator.prompt.situation import ReadableCodex
 from orchestrator.prompt.strategy import consulted, size_of_text
 from orchestrator.records import UserRecords
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.gate import catalogue
 from orchestrator.reports.cache import cache_report
 from orchestrator.service import (
     Answered,

@@ -13,8 +13,7 @@ from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
 from orchestrator.answering.traces import TracedTurn, TraceStore
 from orchestrator.prompt.composing import Assembler, Composed, Composer, TokenCache
-from orchestrator.relevance.gate import Relevance, everything
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.gate import Relevance, catalogue, everything
 from orchestrator.service import Ask, Message, Principal
 
 _TEMPLATE = ChatTemplate(TEMPLATE)

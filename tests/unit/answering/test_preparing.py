@@ -16,8 +16,7 @@ from orchestrator.prompt.coverage import Coverage, CoverageSizes, FloorRoom
 from orchestrator.prompt.phrases import Task
 from orchestrator.prompt.strategy import FloorCoverage, QuestionFigures, decide
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import relevance
-from orchestrator.relevance.nodes import catalogue
+from orchestrator.relevance.gate import catalogue, relevance
 from orchestrator.relevance.signals import Turn, signals_of
 from orchestrator.service import Message, Principal, ToolCall
 

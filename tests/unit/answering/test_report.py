@@ -8,8 +8,8 @@ from orchestrator.answering.report import first_token_ms, relevance_stats
 from orchestrator.engine.messages import Completion, Outcome, Reason, TicketTimings
 from orchestrator.karma.recall import MEMORY_NODES
 from orchestrator.relevance.configuration import read_rules
+from orchestrator.relevance.gate import NODES, catalogue
 from orchestrator.relevance.ledger import RuleFigures
-from orchestrator.relevance.nodes import NODES, catalogue
 
 
 def completion(drafted: int, accepted: int) -> Completion:

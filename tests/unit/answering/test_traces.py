@@ -15,9 +15,8 @@ from orchestrator.karma.recall import ShownEntry
 from orchestrator.karma.records import Kind
 from orchestrator.machine.clock import SteadyClock
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import relevance
+from orchestrator.relevance.gate import catalogue, relevance
 from orchestrator.relevance.ledger import RuleFigures
-from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
 DAY = 86_400.0

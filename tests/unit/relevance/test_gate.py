@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from formatters.plugins import ContextNode
 from orchestrator.errors import SettingsError
-from orchestrator.relevance.configuration import cycle, read_rules
-from orchestrator.relevance.gate import Decided, Relevance, relevance
-from orchestrator.relevance.nodes import NODES, catalogue
+from orchestrator.relevance.configuration import cycle, gate_rules, read_rules
+from orchestrator.relevance.gate import NODES, Decided, Relevance, catalogue, relevance
 from orchestrator.relevance.signals import Turn, signals_of
 from orchestrator.settings.paths import Paths
-from orchestrator.settings.relevance import gate_rules
 
 NODE = catalogue()
 RULES = read_rules(NODE)
@@ -115,7 +113,7 @@ def test_a_fault_names_the_path_and_what_is_nearest(text: str, path: str, hint: 
 def test_a_pipe_in_the_place_of_the_rules_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "context-relevance.json")
     with pytest.raises(SettingsError, match="it is a pipe"):
-        gate_rules(Paths.of({"CONFIGURATION_DIRECTORY": str(tmp_path)}), NODE)
+        gate_rules(Paths.of({"CONFIGURATION_DIRECTORY": str(tmp_path)}).gate_rules, NODE)
 
 
 def test_files_are_merged_key_by_key_and_the_last_one_wins() -> None:

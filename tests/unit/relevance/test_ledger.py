@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InvalidRequest, SettingsError
 from orchestrator.relevance.configuration import read_rules
-from orchestrator.relevance.gate import GateRules, chosen_variant, relevance
+from orchestrator.relevance.gate import GateRules, catalogue, chosen_variant, relevance
 from orchestrator.relevance.ledger import RuleFigures, changes_of, patch_of, patch_text
-from orchestrator.relevance.nodes import catalogue
 from orchestrator.relevance.signals import Turn, signals_of
 
 NODES = catalogue()
