@@ -123,12 +123,11 @@ def filled(
     chosen: Sequence[RankedMemory], budgets: Mapping[str, int], total: int, count: Callable[[str], int]
 ) -> list[RankedMemory]:
     """Greedily by score: the chosen size where it fits, else one line, else no more of that kind. What a kind leaves is for
-    the others, in the order of `budgets`. A verbatim text is never shortened: it takes its room first."""
-    taken: dict[str, RankedMemory] = {}
-    room = total
-    for one in (each for each in chosen if each.record.verbatim):
-        room = _take(one, room, taken, count)
-    spare = 0
+    the others, in the order of `budgets`. What is verbatim or pinned is never shortened and has no bound here: it takes its
+    room first, and a prompt that cannot hold it is refused."""
+    held = [replace(one, tokens=count(one.shown)) for one in chosen if one.record.verbatim or one.record.pinned]
+    taken = {one.record.id: one for one in held}
+    room, spare = max(0, total - sum(one.tokens for one in held)), 0
     for kind, budget in budgets.items():
         own = min(room, budget + spare)
         left = _filled_kind([one for one in chosen if one.record.kind == kind], own, taken, count)

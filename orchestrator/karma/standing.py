@@ -15,7 +15,8 @@ from orchestrator.karma.store import MemoryStore
 @dataclass(frozen=True)
 class StandingNode:
     """`condition` and `order` choose records of one user, for one codex or none; `shown` is the text of one of them;
-    `most` are tokens of the node together. A `forced` node takes its room before any other memory."""
+    `most` are tokens of the node together, beside those of what is verbatim, which always stands. A `forced` node takes its
+    room before any other memory. One of `names` tells no texts."""
 
     name: str
     condition: str
@@ -24,6 +25,7 @@ class StandingNode:
     shown: Callable[[MemoryRecord], str]
     forced: bool = False
     of_codex: bool = False  # of the question's codex alone
+    names: bool = False
 
 
 def _summary(record: MemoryRecord) -> str:
@@ -56,6 +58,7 @@ STANDING = (
         200,
         lambda record: record.micro,
         of_codex=True,
+        names=True,
     ),
 )
 """In the order in which they take their room. That of constraints holds the 12 longest that are not verbatim. None is
@@ -76,7 +79,7 @@ def standing(
 ) -> tuple[Sequence[tuple[str, MemoryRecord, str]], int]:
     """The node, the record and its text, of nodes that are wanted; and how many constraints hold for which there is no
     room, not even in one line. `room`: tokens for those that are not forced; `holds`: whether a domain is that of the
-    question, asked of constraints. Raises LoreError."""
+    question, asked of constraints. What is verbatim takes no room of others. Raises LoreError."""
     chosen: list[tuple[str, MemoryRecord, str]] = []
     without_room = 0
     for node in STANDING:
@@ -85,6 +88,9 @@ def standing(
         left = node.most if node.forced else min(node.most, room)
         for record in _records(store, uid, codex, node):
             if node.name == CONSTRAINTS and record.domain and not holds(record.domain):
+                continue
+            if record.verbatim and not node.names:
+                chosen.append((node.name, record, node.shown(record)))
                 continue
             text = next((one for one in _texts(node, record) if left >= LEAST and count(one) <= left), None)
             if text is None:
@@ -99,9 +105,8 @@ def standing(
 
 
 def _texts(node: StandingNode, record: MemoryRecord) -> Sequence[str]:
-    """Of one record, the longest first: what has to stand stands in one line where there is no room for more, unless it
-    was asked for to the letter."""
-    return (node.shown(record), record.micro) if node.forced and not record.verbatim else (node.shown(record),)
+    """Of one record, the longest first: what has to stand stands in one line where there is no room for more."""
+    return (node.shown(record), record.micro) if node.forced else (node.shown(record),)
 
 
 def in_domain(domain: str, tags: Iterable[str], paths: Iterable[str]) -> bool:

@@ -160,8 +160,10 @@ async def governed(
     allowed = limits
     for _ in range(TRIES):
         settlement = settle([one.claim for one in claims], allowed, _unreached(before, turn.state))
-        if settlement.refusal is not None:
-            raise OverBudget(settlement.refusal.sentence, settlement.refusal.hint)
+        if (refusal := settlement.refusal) is not None:
+            memory = next((one.source for one in turn.karma.entries if one.source == refusal.largest), "")
+            without = f"; lore memory retire {memory.partition(':')[2]} leaves that out" if memory else ""
+            raise OverBudget(refusal.sentence, refusal.hint + without)
         within = await _cut(turn, claims, settlement, before, tokens, partial(composer.compose, think=think))
         needed = within.composed.assembled.tokens
         if _fits(within.turn, within.composed, limits):

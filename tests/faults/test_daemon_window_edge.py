@@ -81,3 +81,20 @@ def test_what_is_planned_is_answered_and_what_is_refused_is_refused(http, longes
         usage = answer.json()["usage"]
         assert usage["completion_tokens"] <= ANSWER
         assert usage["total_tokens"] <= WINDOW
+
+
+def test_a_consecrated_memory_that_no_prompt_can_hold_refuses_the_question_with_the_numbers_until_it_is_retired(http):
+    text = "The cache is Redis. " + " ".join(f"It keeps part {number}." for number in range(WINDOW // 4))
+    memory = http.post("/v1/memories", json={"kind": "fact", "text": text, "codex": None}).json()["memory"]["id"]
+    question = {**body(1), "messages": [{"role": "user", "content": "what is the cache?"}]}
+    assert http.post("/v1/chat/completions", json=question).status_code == 200, "in short it has room"
+    assert http.patch(f"/v1/memories/{memory}", json={"do": "consecrate"}).is_success
+    for route in ("/v1/chat/completions", "/v1/plan"):
+        answer = http.post(route, json=question)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+        error = answer.json()["error"]
+        assert f"tokens and {WINDOW - ANSWER} can be held" in error["message"]
+        assert f"the largest part that may not be cut is memory:{memory} with " in error["hint"]
+        assert error["hint"].endswith(f"lore memory retire {memory} leaves that out")
+    assert http.patch(f"/v1/memories/{memory}", json={"do": "retire"}).is_success
+    assert http.post("/v1/chat/completions", json=question).status_code == 200

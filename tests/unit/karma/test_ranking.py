@@ -136,9 +136,12 @@ def test_what_one_kind_leaves_flows_to_the_next() -> None:
     assert [each.tokens for each in filled([one], {"decision": 40, "fact": 0}, 40, len)] == [40]
 
 
-def test_a_verbatim_memory_is_never_shortened() -> None:
+def test_a_verbatim_memory_is_never_shortened_and_stays_where_it_is_more_than_the_room() -> None:
     exact = RankedMemory(record("v" * 60, verbatim=True, micro="v", summary="v"), 0.9, 0.9, "v" * 60, "v")
-    assert [one.shown for one in filled([exact], {"fact": 10}, 60, len)] == ["v" * 60]
+    other = RankedMemory(record(id="b" * 10), 0.9, 0.8, "s" * 10, "s")
+    assert [one.shown for one in filled([exact, other], {"fact": 10}, 60, len)] == ["v" * 60]
+    assert [one.tokens for one in filled([exact, other], {"fact": 10}, 70, len)] == [60, 10]
+    assert [one.shown for one in filled([other, exact], {"fact": 10}, 5, len)] == ["v" * 60]
 
 
 @given(

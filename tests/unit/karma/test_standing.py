@@ -116,15 +116,22 @@ def test_a_long_constraint_stands_in_one_line_beside_the_others(store: MemorySto
 
 
 def test_constraints_without_room_are_told_and_take_no_others_with_them(store: MemoryStore) -> None:
-    remember(store, "Never push to main.", Kind.CENSOR)
-    remember(store, "Never do this: " + "not even once, " * 400, Kind.CENSOR, verbatim=True)
-    found = recalled(store)
-    assert [one.text for one in found.karma.entries] == ["Never push to main."]
-    assert found.notice.startswith("constraints that have no room in the prompt: 1;")
     for number in range(400):
         remember(store, f"Never touch part {number} of the house.", Kind.CENSOR)
-    stand = recalled(store).karma.entries
-    assert f": {402 - len(stand)};" in recalled(store).notice
+    found = recalled(store)
+    stand = found.karma.entries
+    assert found.notice.startswith(f"constraints that have no room in the prompt: {400 - len(stand)};")
+    assert len(stand) > 100
+
+
+def test_what_is_verbatim_stands_whole_beside_the_others_whatever_room_there_is(store: MemoryStore) -> None:
+    long = "Never do this: " + "not even once, " * 400
+    for more in ({"kind": Kind.CENSOR}, {"subject": "list:tasks"}):
+        remember(store, long, verbatim=True, **more)
+        remember(store, "A short one.", **more)
+    remember(store, long, verbatim=True, subject="user", attribute="trait:work")
+    texts = [text for _, text in chosen(store, room=100)]
+    assert texts == ["A short one.", long, f"tasks: {long}", "tasks: A short one.", long]
 
 
 def test_constraints_of_other_domains_leave_the_room_to_those_that_hold(store: MemoryStore) -> None:

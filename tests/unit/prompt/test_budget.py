@@ -263,10 +263,11 @@ async def test_the_last_memory_of_a_block_is_shortened_first(
 async def test_a_pinned_memory_is_never_shortened(
     govern: Callable[..., object], a_turn: Turns, composer: Composer
 ) -> None:
-    turn = a_turn().model_copy(update={"karma": remembering("never push to main", pinned=True)})
+    turn = a_turn().model_copy(update={"karma": remembering("never push to main" * 99, pinned=True)})
     whole = (await composer.compose(turn)).assembled.tokens
-    with pytest.raises(OverBudget):
+    with pytest.raises(OverBudget, match=f"at least {whole:,} tokens and {whole - 1:,} can be held") as refused:
         await govern(turn, tokens=whole - 1)
+    assert refused.value.hint.endswith(" tokens; lore memory retire 0 leaves that out")
 
 
 async def test_the_lowest_rank_of_evidence_goes_first(
