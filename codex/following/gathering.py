@@ -44,7 +44,7 @@ class Gathering:
     def __init__(self, settings: WatchSettings) -> None:
         self._settings = settings
         self._paths: set[str] = set()
-        self._everything = False
+        self.everything = False  # all is to be compared: paths say nothing more
         self._commit = False
         self._first: float | None = None
         self._last = 0.0
@@ -54,12 +54,12 @@ class Gathering:
         """Something happened to `path`, or to more than one could name."""
         self._first = now if self._first is None else self._first
         self._last = now
-        self._everything = self._everything or everything
+        self.everything = self.everything or everything
         self._commit = self._commit or commit
         if path is not None:
             self._paths.add(path)
         if len(self._paths) > _TOO_MANY:
-            self._everything = True
+            self.everything = True
             self._paths.clear()
 
     def hold(self, now: float) -> None:
@@ -84,9 +84,9 @@ class Gathering:
         due = self.due()
         if due is None or now < due:
             return None
-        batch = ChangeBatch(frozenset(self._paths), self._everything, self._commit)
+        batch = ChangeBatch(frozenset(self._paths), self.everything, self._commit)
         self._paths = set()
-        self._everything = self._commit = False
+        self.everything = self._commit = False
         self._first = None
         self._held_since = None
         return batch

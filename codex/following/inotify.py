@@ -1,33 +1,33 @@
-"""Watches on chosen folders, one by one, over watchdog's inotify reader: one descriptor and one thread for a codex.
+"""Watches on chosen folders, one by one: the kernel's inotify, one descriptor for a codex, read by the codex's own thread.
 
-watchdog's own recursive observer cannot be used. It watches ignored folders too (a `node_modules` alone can use up the
-system's limit), silently skips folders that the limit refused, and does not report an overflow of the kernel's queue. Its
-inotify reader has none of these faults. Does not know ignore rules.
+No library has this: their recursive observers watch ignored folders too (a `node_modules` alone can use up the system's
+limit), skip folders that the limit refused without a word, and hand over one event at a time between two threads, which
+took most of the daemon's time beside a program that writes thousands of files. Does not know ignore rules.
 """
 
+import ctypes
 import errno
+import math
 import os
+import select
+import struct
 import threading
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
-from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
-
-_MASK = Mask(
-    InotifyConstants.IN_CREATE
-    | InotifyConstants.IN_DELETE
-    | InotifyConstants.IN_MOVE
-    | InotifyConstants.IN_CLOSE_WRITE
-    | InotifyConstants.IN_ATTRIB  # permissions: a file that could not be read may be readable now
-    | InotifyConstants.IN_DELETE_SELF
-    | InotifyConstants.IN_MOVE_SELF
-    | InotifyConstants.IN_DONT_FOLLOW
-    | InotifyConstants.IN_EXCL_UNLINK
-    | InotifyConstants.IN_ONLYDIR
-)
+# Of <sys/inotify.h>.
+_ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
+_DELETE_SELF, _MOVE_SELF, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x4000, 0x8000
+_ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK, _ISDIR = 0x0100_0000, 0x0200_0000, 0x0400_0000, 0x4000_0000
+_APPEARED, _GONE, _SELF = _CREATE | _MOVED_TO, _DELETE | _MOVED_FROM, _DELETE_SELF | _MOVE_SELF
+# Attributes are permissions too: a file that could not be read may be readable now.
+_MASK = _APPEARED | _GONE | _SELF | _CLOSE_WRITE | _ATTRIB | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
+_NO_FILE = _ISDIR | _SELF | _OVERFLOW | _IGNORED
+_EVENT = struct.Struct("iIII")  # watch, mask, a number that joins the halves of a move, length of the name behind it
+_AT_ONCE = 1 << 18  # bytes: thousands of events
 _LIMITS = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class WatchLimit(OSError):
@@ -38,35 +38,34 @@ class WatchLimit(OSError):
         self.sysctl = sysctl
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """One event. `path` is absolute; `appeared`/`gone`: created or moved here, deleted or moved away."""
+class Happened(NamedTuple):
+    """One event. `path` is absolute; `appeared`/`gone`: created or moved here, deleted or moved away. `overflow`: events
+    were lost, anything may have happened anywhere. With neither: something happened to files that nobody asked for."""
 
-    path: str
+    path: str = ""
     is_folder: bool = False
     appeared: bool = False
     gone: bool = False
-    overflow: bool = False  # events were lost: anything may have happened anywhere
+    overflow: bool = False
 
 
 class FolderWatches:
-    """Watches of one codex. `report` is called in the reader's thread, for one event at a time."""
+    """Watches of one codex; used by one thread at a time."""
 
-    def __init__(self, report: Callable[[Happened], None]) -> None:
+    def __init__(self) -> None:
         """Raises WatchLimit."""
-        self._report = report
-        self._lock = threading.Lock()
-        self._folder_of: dict[WatchDescriptor, str] = {}
-        self._only: dict[WatchDescriptor, Collection[str]] = {}
-        self._numbers = count(1)
-        try:
-            self._reader = InotifyFD()
-        except OSError as error:
-            raise _translated(error) from error
-        self._reader.start()
+        self._folder_of: dict[int, str] = {}
+        self._only: dict[int, Collection[str]] = {}
+        self._number = _LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        if self._number < 0:
+            raise _fault()
 
     def __len__(self) -> int:
         return len(self._folder_of)
+
+    def fileno(self) -> int:
+        """Readable where something has happened."""
+        return int(self._number)
 
     def add(self, folder: Path, only: Collection[str] | None = None) -> None:
         """Watch the entries of a folder, not those of its subfolders; no error when it is gone. Raises WatchLimit.
@@ -74,39 +73,14 @@ class FolderWatches:
         `only`: names of the entries to report, for a folder in which many others change. A folder that is also added
         without it is reported whole, in either order.
         """
-        path, number = os.fsencode(folder), CallbackId(next(self._numbers))
-        try:
-            with self._lock:  # an event of the new watch must find its folder
-                watch = self._reader.add_callback(path, _MASK, self, number)
-                is_watched = watch in self._folder_of  # two roots of one repository, or a folder that was found twice
-                if is_watched:
-                    self._reader.remove_callbacks([(watch, number)])
-                self._folder_of[watch] = os.fsdecode(path)
-                self._restrict(watch, only, is_watched=is_watched)
-        except OSError as error:
-            if error.errno in _LIMITS:
-                raise _translated(error) from error
-
-    def close(self) -> None:
-        """No event is reported after this."""
-        self._reader.stop()
-        self._reader.join()
-
-    def on_event(self, event: InotifyEvent) -> None:
-        with self._lock:
-            folder, only = self._folder_of.get(event.wd), self._only.get(event.wd)
-        if folder is not None and (only is None or not event.name or os.fsdecode(event.name) in only):
-            self._report(_happened(folder, event))
-
-    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
-        with self._lock:
-            self._folder_of.pop(wd, None)
-            self._only.pop(wd, None)
-
-    def on_queue_overflow(self) -> None:
-        self._report(Happened("", overflow=True))
-
-    def _restrict(self, watch: WatchDescriptor, only: Collection[str] | None, *, is_watched: bool) -> None:
+        watch = _LIBC.inotify_add_watch(self._number, os.fsencode(folder), _MASK)
+        if watch < 0:
+            fault = _fault()
+            if isinstance(fault, WatchLimit):
+                raise fault
+            return
+        is_watched = watch in self._folder_of  # two roots of one repository, or a folder that was found twice
+        self._folder_of[watch] = str(folder)
         if only is None:
             self._only.pop(watch, None)
         elif not is_watched:
@@ -114,15 +88,75 @@ class FolderWatches:
         elif watch in self._only:
             self._only[watch] = frozenset((*self._only[watch], *only))
 
+    def read(self, files: Collection[bytes] | None = None) -> list[Happened]:
+        """What has happened since; waits for nothing. `files`: of files those of these names alone, for whoever compares
+        all of them anyway."""
+        try:
+            data = os.read(self._number, _AT_ONCE)
+        except BlockingIOError:
+            return []
+        told, at, skipped = list[Happened](), 0, False
+        while at < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + length
+            name = data[at - length : at].rstrip(b"\0")
+            if files is not None and not mask & _NO_FILE and name not in files:
+                skipped = True
+            elif (event := self._event(watch, mask, os.fsdecode(name))) is not None:
+                told.append(event)
+        return [*told, Happened()] if skipped else told
 
-def _happened(folder: str, event: InotifyEvent) -> Happened:
-    if event.is_delete_self or event.is_move_self:
-        return Happened(folder, is_folder=True, gone=True)
-    path = f"{folder.rstrip('/')}/{os.fsdecode(event.name)}" if event.name else folder
-    appeared, gone = event.is_create or event.is_moved_to, event.is_delete or event.is_moved_from
-    return Happened(path, event.is_directory, appeared, gone)
+    def close(self) -> None:
+        os.close(self._number)
+
+    def _event(self, watch: int, mask: int, name: str) -> Happened | None:
+        if mask & _OVERFLOW:
+            return Happened(overflow=True)
+        if mask & _IGNORED:
+            self._folder_of.pop(watch, None)
+            self._only.pop(watch, None)
+            return None
+        folder, only = self._folder_of.get(watch), self._only.get(watch)
+        if folder is None or (only is not None and name and name not in only):
+            return None
+        if mask & _SELF:
+            return Happened(folder, is_folder=True, gone=True)
+        path = f"{folder.rstrip('/')}/{name}" if name else folder
+        return Happened(path, bool(mask & _ISDIR), bool(mask & _APPEARED), bool(mask & _GONE))
 
 
-def _translated(error: OSError) -> OSError:
-    name = _LIMITS.get(error.errno or 0)
-    return error if name is None else WatchLimit(f"fs.inotify.{name}")
+class Bell:
+    """Rung by any thread for the one that waits for it, or for what happens to watched folders."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def ring(self) -> None:
+        with self._lock:
+            if self._number is not None:
+                os.eventfd_write(self._number, 1)
+
+    def wait(self, watches: FolderWatches | None, seconds: float) -> bool:
+        """Whether one of both was there in this time."""
+        assert self._number is not None
+        poll = select.poll()
+        poll.register(self._number, select.POLLIN)
+        if watches is not None:
+            poll.register(watches, select.POLLIN)
+        ready = [number for number, _ in poll.poll(math.ceil(1000 * seconds))]
+        if self._number in ready:
+            os.eventfd_read(self._number)
+        return bool(ready)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._number is not None:
+                os.close(self._number)
+            self._number = None
+
+
+def _fault() -> OSError:
+    number = ctypes.get_errno()
+    name = _LIMITS.get(number)
+    return OSError(number, os.strerror(number)) if name is None else WatchLimit(f"fs.inotify.{name}")

@@ -4,8 +4,9 @@
     no watches left ─▶ polling, with a notice that names the limit        queue overflowed ─▶ compare everything
 
 A watch stays on its folder when the folder is moved: `is_astray` says that the path now leads to another folder, or to
-none. Events can be lost in many ways, so everything is compared at intervals. Each codex has its own thread; `changed` is
-called in it, so batches never overlap. `gathering` decides when a batch is complete.
+none. Events can be lost in many ways, so everything is compared at intervals. Each codex has its own thread, which reads
+events and calls `changed`, so batches never overlap. `gathering` decides when a batch is complete. Once all is to be
+compared, further events of files say nothing new: in a stream of thousands they are not looked at.
 
 The path to a root: which entries of which folders decide where it leads, and whether it still leads where it did.
 
@@ -23,12 +24,13 @@ from pathlib import Path
 
 from codex.errors import GitError
 from codex.following.gathering import ChangeBatch, Gathering
-from codex.following.inotify import FolderWatches, Happened, WatchLimit
+from codex.following.inotify import Bell, FolderWatches, Happened, WatchLimit
 from codex.settings import WatchSettings
 from codex.trees.ignore import GIT_IGNORE, LORE_IGNORE
 from codex.trees.opening import MultiRootTree
 from codex.trees.walk import DiskTree, is_linked_worktree
 
+_GIT_LOCK = "index.lock"
 _GIT_FILES = {"HEAD", "index"}  # replaced by checkout and commit
 _GIT_RULES = {"config", "info"}  # the file that may name other rules; the folder of `exclude`, made late
 _RULE_FILES = frozenset({GIT_IGNORE, LORE_IGNORE})
@@ -74,11 +76,12 @@ class Watcher:
         self._notice = notice
         self._clock = clock
         self._gathering = Gathering(settings)
-        self._news = threading.Condition()
-        self._events: list[Happened] = []
-        self._stopping = False
+        self._bell = Bell()
+        self._stopping = threading.Event()
+        self._lost = False  # somebody wants all to be watched and compared again
         self._stale = False  # the rules changed, or events were lost: all watches anew with the next batch
         self._watches: FolderWatches | None = None
+        self._telling: frozenset[bytes] = frozenset()  # names of files that say more than that they changed
         self._polling = False
         self._next_compare = clock() + settings.reconcile_s
         self._thread = threading.Thread(target=self._run, name="codex-watch", daemon=True)
@@ -102,36 +105,38 @@ class Watcher:
 
     def look_again(self) -> None:
         """Watch and compare everything again; from any thread."""
-        self.happened(Happened("", overflow=True))
+        self._lost = True
+        self._bell.ring()
 
     def start(self) -> None:
-        """Begin. Earlier changes are not reported: compare once after this returns. Does nothing for a commit's tree."""
-        if self._roots:
+        """Begin. Earlier changes are not reported: compare once after this returns. Does nothing for a commit's tree.
+        Raises OSError, RuntimeError where there is no thread, and leaves nothing behind then."""
+        if not self._roots:
+            return
+        try:
             self._watch_all()
             self._thread.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End; no batch is reported after this returns."""
-        with self._news:
-            self._stopping = True
-            self._news.notify()
+        self._stopping.set()
+        self._bell.ring()
         if self._thread.is_alive():
             self._thread.join()
+        self._bell.close()
         self._drop_watches()
-
-    def happened(self, event: Happened) -> None:
-        """Queue one event; called by the reader of events, which must not wait."""
-        with self._news:
-            self._events.append(event)
-            if len(self._events) == 1:
-                self._news.notify()
 
     def step(self) -> ChangeBatch | None:
         """Sort what happened; then the batch that is due, without what is ignored, or None."""
         now = self._clock()
-        with self._news:
-            events, self._events = self._events, []
-        self._sort(now, events)
+        if self._lost:
+            self._lost = False
+            self._anew(now)
+        if self._watches is not None:
+            self._sort(now, self._watches.read(self._telling if self._gathering.everything else None))
         if now >= self._next_compare:
             self._gathering.note(now, everything=True)
             self._next_compare = now + (self._settings.poll_s if self.is_polling else self._settings.reconcile_s)
@@ -150,18 +155,20 @@ class Watcher:
 
     def _wait(self) -> bool:
         """Until there is something to do; False: to stop."""
-        with self._news:
-            due = self._gathering.due()
-            until = self._next_compare if due is None else min(due, self._next_compare)
-            if self._news.wait_for(lambda: self._stopping or bool(self._events), max(0.0, until - self._clock())):
-                self._news.wait_for(lambda: self._stopping, min(_MOMENT_S, self._settings.debounce_s / 4))
-            return not self._stopping
+        due = self._gathering.due()
+        until = self._next_compare if due is None else min(due, self._next_compare)
+        if self._bell.wait(self._watches, max(0.0, until - self._clock())):
+            self._stopping.wait(min(_MOMENT_S, self._settings.debounce_s / 4))
+        return not self._stopping.is_set()
 
     def _sort(self, now: float, events: Sequence[Happened]) -> None:
         appeared: dict[int, list[str]] = {}
         for event in events:
             if event.overflow:
                 self._anew(now)
+            if not event.path:
+                self._gathering.note(now)
+                continue
             for number, root in enumerate(self._roots):
                 self._sort_one(now, event, root, appeared.setdefault(number, []))
         for number, paths in appeared.items():
@@ -187,9 +194,9 @@ class Watcher:
             self._sort_file(now, root, event.path[len(top) + 1 :])
 
     def _sort_git(self, now: float, event: Happened, name: str) -> None:
-        if name == "index.lock" and event.appeared:
+        if name == _GIT_LOCK and event.appeared:
             self._gathering.hold(now)
-        elif name == "index.lock" and event.gone:
+        elif name == _GIT_LOCK and event.gone:
             self._gathering.release(now)
         elif name in _GIT_RULES and (event.appeared or not event.is_folder):
             self._anew(now)
@@ -221,7 +228,7 @@ class Watcher:
         self._drop_watches()
         self._polling = False
         try:
-            self._watches = FolderWatches(self.happened)
+            self._watches = FolderWatches()
             for root in self._roots:
                 self._watch_way(root, self._watches)
                 root.tree.forget_rules()
@@ -232,6 +239,9 @@ class Watcher:
             self._poll(limit)
         for root in self._roots:
             self._watch(root, [""])
+        entries = [path.rpartition("/")[2] for root in self._roots for path in (*root.way, *root.excludes)]
+        names = (*_RULE_FILES, _GIT_LOCK, *_GIT_FILES, *_GIT_RULES, *entries)
+        self._telling = frozenset(map(os.fsencode, names))
 
     def _watch_way(self, root: _Watched, watches: FolderWatches) -> None:
         root.way.clear()

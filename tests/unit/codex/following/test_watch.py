@@ -201,14 +201,41 @@ def test_two_roots_in_one_repository_share_its_watch(project: Path, tmp_path: Pa
 
 @pytest.mark.filterwarnings("error")
 def test_a_folder_that_is_watched_twice_tells_its_events_once(tmp_path: Path) -> None:
-    told: queue.Queue[Happened] = queue.Queue()
-    watches = FolderWatches(told.put)
+    watches = FolderWatches()
     for _ in range(2):
         watches.add(tmp_path)
     assert len(watches) == 1
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    assert [told.get(timeout=60).path for _ in range(2)] == [f"{tmp_path}/one", f"{tmp_path}/two"]
+    assert [one.path for one in watches.read()] == [f"{tmp_path}/one", f"{tmp_path}/two"]
+    watches.close()
+
+
+def test_of_files_only_those_that_say_more_are_told_where_all_are_compared(tmp_path: Path) -> None:
+    watches = FolderWatches()
+    watches.add(tmp_path)
+    (tmp_path / "a.py").write_text("a = 1\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "HEAD").touch()
+    told = watches.read({b"HEAD"})
+    assert {one.path.removeprefix(f"{tmp_path}/") for one in told} == {"folder", "HEAD", ""}
+    assert told[-1] == Happened()
+    assert watches.read({b"HEAD"}) == []
+    watches.close()
+
+
+def test_more_events_than_the_kernel_keeps_are_told_as_lost(tmp_path: Path) -> None:
+    watches = FolderWatches()
+    watches.add(tmp_path)
+    (tmp_path / "a.py").touch()
+    (tmp_path / "b.py").touch()
+    for _ in range(int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())):
+        (tmp_path / "a.py").touch()
+        (tmp_path / "b.py").touch()
+    told: list[Happened] = []
+    while events := watches.read():
+        told += events
+    assert told[-1].overflow
     watches.close()
 
 
@@ -222,7 +249,7 @@ def test_a_stash_is_followed(start: Start, repository: Path) -> None:
 
 def test_lost_events_lead_to_a_comparison_of_everything(start: Start, project: Path) -> None:
     watched = start(project)
-    watched.watcher.happened(Happened("", overflow=True))
+    watched.watcher.look_again()
     assert watched.next().everything
     (project / "src" / "a.py").write_text("a = 4\n")
     assert "src/a.py" in watched.next().paths
