@@ -94,7 +94,9 @@ class Governed:
     def left_out(self, *, in_session: bool) -> str:
         """The same in one line; '' where nothing is missing."""
         state = self.turn.state
-        notes = ["condensed"] * bool(state.gists) + ["kept in the session"] * in_session
+        short = sum(one.last - one.first + 1 for one in state.gists)
+        condensed = "condensed" if short == state.gone else f"{short:,} of them condensed"
+        notes = [condensed] * bool(short) + ["kept in the session"] * in_session
         turns = _counted(state.gone, "turn") + (f" ({', '.join(notes)})" if notes else "")
         others = [_counted(self.lost[kind], word) for kind, word in _IN_LINE.items() if self.lost[kind]]
         parts = [turns, *others] if state.gone else others
@@ -351,8 +353,11 @@ class _Carried:
 
 
 def _earlier_reported(within: Governed) -> tuple[str, ...]:
-    how = "condensed" if within.turn.state.gists else "left out"
-    return (f"{_turns(1, within.earlier)} {how} before",) if within.earlier else ()
+    """Turns that were gone before, and of these the oldest, whose gists are gone too."""
+    last = within.earlier
+    first = min([last + 1, *(one.first for one in within.turn.state.gists)])
+    told = (f"{_turns(1, first - 1)} left out before",) if first > 1 else ()
+    return (*told, f"{_turns(first, last)} condensed before") if last >= first else told
 
 
 def _gist_reported(within: Governed) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from formatters.context import (
     AttachmentView,
     CallView,
     Evidence,
+    GistView,
     KarmaEntry,
     KarmaView,
     StateView,
@@ -318,6 +319,28 @@ async def test_turns_that_were_left_out_before_keep_their_numbers(
         "turn 2",
         "tool result of turn 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "actions", "left_out"),
+    [
+        (1, 9, ("turns 1 to 9 condensed before",), "9 turns (condensed, kept in the session)"),
+        (
+            3,
+            9,
+            ("turns 1 to 2 left out before", "turns 3 to 9 condensed before"),
+            "9 turns (7 of them condensed, kept in the session)",
+        ),
+        (0, 0, ("turns 1 to 9 left out before",), "9 turns (kept in the session)"),
+    ],
+)
+async def test_turns_whose_gist_is_gone_too_are_told_as_left_out(
+    govern: Callable[..., object], a_turn: Turns, first: int, last: int, actions: tuple[str, ...], left_out: str
+) -> None:
+    gists = (GistView(first=first, last=last, text="They spoke of x."),) if first else ()
+    result = await govern(a_turn(state=StateView(turns=LONG.turns[2:3], gone=9, gists=gists)))
+    assert result.actions == actions
+    assert result.left_out(in_session=True) == f"left out: {left_out}; lore plan shows which"
 
 
 @pytest.mark.parametrize(("depth", "messages", "gone"), [(20, 8, 0), (2, 8, 1), (20, 7, 1), (20, 5, 2), (20, 1, 3)])
