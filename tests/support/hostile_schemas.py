@@ -76,6 +76,10 @@ LARGE = {
     "constants that each begin the next one": {"enum": ["a" * n for n in range(1, 350)]},
     "alternatives": {"anyOf": [{"type": "string", "maxLength": n % 1000} for n in range(1500)]},
     "objects that begin alike": {"oneOf": [{"properties": {"kind": {"const": n}, "x": {}}} for n in range(900)]},
+    "parts that may have the properties of others": {**named(0, 9), "anyOf": [named(9 * n, 9) for n in range(400)]},
+    "parts of parts that name much": {
+        **named(0, 300), "allOf": [{"anyOf": [named(300 * n, 300), {"required": ["0"]}]} for n in range(9)]
+    },
     "patterns of properties": {"patternProperties": {f"^{n:x}": {} for n in range(16, 80)}},
     "parts": {"prefixItems": [{}] * 4900},
     "long lists behind a long name": {

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.calling import PLACES
-from orchestrator.engine.llama.alternatives import Alternatives
+from orchestrator.engine.llama.alternatives import IN_PLACE, Alternatives, Parts, is_closed
 from orchestrator.engine.messages import MOST_SCHEMA_BYTES
 
 MOST_DEPTH = 32
@@ -124,7 +124,14 @@ def read(schema: str, *, loosely: bool = False) -> Any:
         root = json.loads(schema)
     except ValueError as error:
         raise SchemaRefused(f"the JSON schema is not JSON: {error}") from error
-    return _Reader(root, lengthy=max(map(len, pieces)) > MOST_TEXT, loosely=loosely).read(root)
+    lengthy = max(map(len, pieces)) > MOST_TEXT
+    reader = _Reader(root, lengthy=lengthy, loosely=loosely)
+    try:
+        return reader.read(root)
+    except SchemaRefused:
+        if not reader.joined:
+            raise
+    return _Reader(root, lengthy=lengthy, loosely=loosely, joins=False).read(root)
 
 
 def at_quotes(schema: str) -> list[str]:
@@ -144,10 +151,12 @@ def check_depth(pieces: Sequence[str]) -> None:
 class _Reader:
     """What is malformed stays as it is: llguidance says so."""
 
-    def __init__(self, root: Any, *, lengthy: bool, loosely: bool) -> None:
+    def __init__(self, root: Any, *, lengthy: bool, loosely: bool, joins: bool = True) -> None:
         self._root = root
         self._lengthy = lengthy  # there may be a text that is too long
         self._loosely = loosely
+        self._joins = joins  # parts of one object; where alternatives are told apart by what each names alone, none are
+        self.joined = False
         self._parts = self._patterns = self._compared = 0
         self._factor = 1
 
@@ -158,23 +167,30 @@ class _Reader:
         words = unannotated(given)
         if len(words) == 1 and isinstance(kind := words.get("type"), str):  # most are
             return {**words, **WHOLE} if kind == "integer" else words
-        if "oneOf" in words:
-            words = self._with_discriminator(words, given.get("discriminator"))
         if not words.keys() <= ENFORCED:
             keyword = next(iter(words.keys() - ENFORCED))
             raise SchemaRefused(f"the keyword {keyword} is not enforced: leave it out or say it otherwise")
+        if "oneOf" in words and "discriminator" in given:
+            words["discriminator"] = given["discriminator"]
         if "allOf" in words or ("$ref" in words and words.keys() - PLACES != {"$ref"}):
             words = self._combined(words)
+        if self._joins and not words.keys().isdisjoint(IN_PLACE):
+            found = Parts(self._target, self._count).joined(words)
+            words, self.joined = found or words, self.joined or found is not None
+        if "oneOf" in words:
+            words = self._with_discriminator(words, words.pop("discriminator", None))
         self._check(words)
         return closed(with_inner(typed(words), self.read))
 
     def _with_discriminator(self, words: Words, discriminator: Any) -> Words:
         """With the property that tells the alternatives apart in each of them, and refused where nothing does."""
         named = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
-        always = frozenset((named,)) if isinstance(named, str) else frozenset[str]()
-        if not self._loosely and not Alternatives(self._target, self._compare, always).apart(words["oneOf"]):
+        tag = (named,) if isinstance(named, str) else ()
+        always = frozenset((*tag, *words.get("required", ())))
+        alternatives = Alternatives(self._target, self._compare, always, joined=self._joins)
+        if not self._loosely and not alternatives.apart(words["oneOf"]):
             raise SchemaRefused("an answer might fit two alternatives of a oneOf: say anyOf, or what tells them apart")
-        tagged = [{"allOf": [one, {"required": [name]}]} for one in words["oneOf"] for name in always]
+        tagged = [{"allOf": [one, {"required": [name]}]} for one in words["oneOf"] for name in tag]
         return {**words, "oneOf": tagged or words["oneOf"]}
 
     def _combined(self, words: Words) -> Words:
@@ -364,7 +380,7 @@ def formatted(words: Words) -> Words:
 
 def closed(words: Words) -> Words:
     """Without properties beside the named ones, where it says nothing of others: an answer would name more and more."""
-    if not words.get("properties") or "additionalProperties" in words:
+    if not is_closed(words):
         return words
     required = () if "patternProperties" in words else words.get("required", ())
     properties = {**words["properties"], **{name: True for name in required if name not in words["properties"]}}

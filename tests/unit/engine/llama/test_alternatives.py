@@ -29,6 +29,8 @@ APART: dict[str, Any] = {
     "alternatives within one": {**REFERRED, "oneOf": [{"anyOf": EITHER}, {"type": "null"}]},
     "a property that the other has not": {"oneOf": [owning("a"), owning("b")]},
     "a property that the other forbids": {"oneOf": [owning("a"), {"type": "object", "additionalProperties": False}]},
+    "a property that is required beside": {"required": ["kind"], "oneOf": [tagged("a"), tagged("b")]},
+    "only as none has what is named beside": {"properties": {"a": {}, "b": {}}, "oneOf": [owning("a"), owning("b")]},
     "a tree": {"$defs": {"tree": {"oneOf": [{"type": "integer"}, BRANCH]}}, "$ref": "#/$defs/tree"},
 }
 UNDECIDED: dict[str, Any] = {
@@ -39,6 +41,7 @@ UNDECIDED: dict[str, Any] = {
     "both are allowed beside": {"properties": {"a": {}, "b": {}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
     "the other is open": {"oneOf": [owning("a"), {"properties": {"b": {}}}]},
     "others are allowed": {"oneOf": [owning("a", additionalProperties=True), owning("b")]},
+    "what is said of one has parts": {"oneOf": [owning("a", anyOf=[owning("b")]), owning("b")]},
     "merged with a property of the other": {"oneOf": [{"allOf": [owning("a"), owning("b")]}, owning("b")]},
     "a tag that nobody requires": {"oneOf": [tagged("a"), tagged("b")]},
     "lengths": {"oneOf": [{"type": "string", "maxLength": 3}, {"type": "string", "minLength": 4}]},

@@ -209,6 +209,16 @@ def test_what_was_refused_or_compiled_once_is_not_read_again(model: Any, monkeyp
 DEFS = {"$defs": {"integer": {"const": 4}, "x": {"maxLength": 0, "type": "string"}, "a/b": {"type": "null"}}}
 NODE = {"$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}, "$ref": "#/$defs/node"}
 BASE = {"$defs": {"base": {"properties": {"a": {"type": "null"}}, "required": ["a"]}}}
+SHAPES = {
+    "properties": {"shape": {"enum": ["circle", "square"]}, "note": {"type": "null"}}, "required": ["shape"],
+    "oneOf": [{"properties": {"shape": {"const": one}, size: {"const": 1}}, "required": [size]}
+              for one, size in (("circle", "radius"), ("square", "side"))],
+}  # fmt: skip
+NESTED = {
+    "$defs": {"id": {"properties": {"id": {"const": 0}}, "required": ["id"]}},
+    "allOf": [{"$ref": "#/$defs/id"}, {"anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
+                                                 {"properties": {"b": {"const": 2}}, "required": ["b"]}]}],
+}  # fmt: skip
 EXACT: list[tuple[Any, list[str], list[str]]] = [
     ({"type": "integer", "minimum": 5, "maximum": 9}, ["5", "9"], ["4", "10", "5.5", "true", '"5"']),
     ({"type": "integer", "exclusiveMinimum": -3, "exclusiveMaximum": 5}, ["-2", "4"], ["-3", "5"]),
@@ -271,6 +281,13 @@ EXACT: list[tuple[Any, list[str], list[str]]] = [
     ({"allOf": [{"properties": {"a": {"minimum": 1}}}, {"properties": {"a": {"maximum": 2}}}]}, ['{"a":2}'], ['{"a":3}']),
     ({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
      ['{"a":1}', '{"b":1}'], ["{}"]),
+    (SHAPES, ['{"shape":"circle","radius":1}', '{"shape":"square","note":null,"side":1}'],
+     ['{"shape":"circle"}', '{"shape":"circle","side":1}', '{"radius":1}', '{"shape":"circle","radius":1,"x":1}']),
+    (NESTED, ['{"id":0,"a":1}', '{"id":0,"b":2}'], ['{"id":0}', '{"a":1}', '{"id":0,"a":1,"c":3}', '{"id":0,"a":2}']),
+    ({"properties": {"a": {}, "b": {}}, "oneOf": [{"properties": {n: {}}, "required": [n]} for n in "ab"]},
+     ['{"a":1}', '{"b":1}'], ["{}", '{"a":1,"b":1}']),
+    ({"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}, "additionalProperties": False}, {"required": ["a"]}]},
+     ["{}", '{"a":1}'], ['{"c":1}']),
     ({"title": "T", "default": 1, "examples": [1], "$schema": "s", "$id": "i", "type": "null", "nullable": False},
      ["null"], ["1"]),
     ({"type": "array", "items": {"type": "null"}, "uniqueItems": False}, ["[null , null]"], [f"[null{' ' * 40},null]"]),
@@ -369,19 +386,21 @@ def scalar(draw: random.Random) -> dict[str, Any]:
 
 
 def composed(draw: random.Random, depth: int = 3) -> dict[str, Any]:
-    kind = draw.choice(["scalar", "object", "object", "array", "anyOf", "allOf"])
+    kind = draw.choice(["scalar", "object", "object", "joined", "array", "anyOf", "allOf"])
     if kind == "scalar" or not depth:
         return scalar(draw)
     parts = [composed(draw, depth - 1) for _ in range(draw.randint(1, 3))]
     if kind == "array":
         most = {"maxItems": draw.randint(2, 4)} if draw.random() < 0.5 else {}
         return {"type": "array", "items": parts[0], "minItems": draw.randint(0, 2), **most}
-    if kind == "object":
+    if kind in ("object", "joined"):
+        beside = {draw.choice(["anyOf", "allOf"]): [composed(draw, depth - 1)]} if kind == "joined" else {}
         named = dict(zip(draw.sample(["a", "b", "x y", 'd"e'], len(parts)), parts, strict=True))
         return {
             "type": "object",
             "properties": named,
             "required": draw.sample(list(named), draw.randint(0, len(named))),
+            **beside,
         }
     return {kind: parts}
 
@@ -404,7 +423,7 @@ def fits(value: Any, schema: dict[str, Any]) -> bool:
         checks.append(json.dumps(value) in map(json.dumps, schema["enum"]))
     if KINDS["number"](value):
         low, high = schema.get("minimum", -np.inf), schema.get("maximum", np.inf)
-        checks += [low <= value <= high, value < schema.get("exclusiveMaximum", np.inf)]
+        checks += [low <= value <= high, "exclusiveMaximum" not in schema or value < schema["exclusiveMaximum"]]
         checks.append(value % schema.get("multipleOf", 1) == 0 or "multipleOf" not in schema)
     if isinstance(value, str):
         checks += [schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))]
