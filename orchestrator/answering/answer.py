@@ -122,9 +122,12 @@ class Answers:
         chat_model = await self._ready_model(deadline)
         state.waits(None)
         state.model_s = time.monotonic() - state.arrived - state.pause_s
-        machine = self.preparer.machine
+        machine, ritual = self.preparer.machine, Ritual(self.preparer, self.inference, self.floors)
         for left in reversed(range(PLANS)):
             prepared = await self._prepared(ask, messages, chat_model, deadline)
+            if ritual.is_due(prepared):
+                yield Waiting("gist", 0, 0)
+                prepared = await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
             gate_log.info("relevance", extra={"fields": prepared.found.relevance.event()})
             try:
                 async for event in self._run(prepared, state, deadline):
@@ -147,8 +150,7 @@ class Answers:
         refusal = refusal_of(prepared, 0 if ask.wait else (await self._matched(prepared)).length)
         if refusal is not None:
             raise refusal
-        ritual = Ritual(self.preparer, self.inference, self.floors)
-        return await within(deadline, ritual.condensed(prepared), lambda: "older turns are being condensed")
+        return prepared
 
     async def _ready_model(self, deadline: float | None) -> ChatModel:
         ready = engine_ready(self.model_ready(), self.client)

@@ -47,13 +47,18 @@ class Ritual:
     inference: Inference
     floors: Floors
 
+    def is_due(self, prepared: PreparedQuestion) -> bool:
+        """Whether turns fall, and the model may be asked for their gist."""
+        claims, level = self.preparer.claims, self.preparer.machine.levels.memory
+        return prepared.within.fallen is not None and bool(claims.gist_s) and level not in PRESSED
+
     async def condensed(self, prepared: PreparedQuestion) -> PreparedQuestion:
-        """The question with the model's gist; as it was where that is late, may not be used, or could not be made."""
-        fallen, seconds = prepared.within.fallen, self.preparer.claims.gist_s
-        if fallen is None or not seconds or self.preparer.machine.levels.memory in PRESSED:
-            return prepared
+        """The question that it is due for with the model's gist; as it was where that is late, may not be used, or could
+        not be made."""
+        fallen = prepared.within.fallen
+        assert fallen is not None, "it is not due"
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self.preparer.claims.gist_s):
                 gist = await self._written(prepared, fallen)
         except (TimeoutError, LoreError):  # the question itself meets a fault that lasts, and says so
             return prepared

@@ -48,7 +48,7 @@ QUESTIONS = (
     "/v1/read",
     "/v1/pause",
 )
-COMPUTED = ("floor", "prompt")  # phases in which the engine has accepted an ask
+COMPUTED = ("gist", "floor", "prompt")  # phases in which the engine has accepted an ask
 
 T = TypeVar("T")
 log = logging.getLogger("lorekeep.api")

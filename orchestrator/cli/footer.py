@@ -7,7 +7,12 @@ from orchestrator.cli.terminal import count, duration, listed, plural, seconds, 
 from orchestrator.wire.places import IN_SHORT, QUOTER, QUOTING_SHORT
 
 LONG_WAIT_S = 5.0  # a shorter wait is over before it is read
-WAITS = {"model": "loading the model", "floor": "computing the codex", "prompt": "computing the prompt"}
+WAITS = {
+    "model": "loading the model",
+    "gist": "condensing older turns",
+    "floor": "computing the codex",
+    "prompt": "computing the prompt",
+}
 WAITED = {"pause_ms": "paused", "model_ms": WAITS["model"], "queue_ms": "in the queue", "floor_ms": WAITS["floor"]}
 CITED = 3  # places in the line under an answer
 LEAST_DECODED_S, LEAST_DECODED = 0.2, 8  # a rate of fewer is noise: seconds behind the first token, and tokens

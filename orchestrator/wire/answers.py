@@ -441,8 +441,8 @@ class CompletionReply(ReplyShape):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Progress before the first token. `phase` is queue, pause, model (in percent), floor or prompt; `left_s` is the time
-    left, if known. `detail`: of a pause, in words."""
+    """Progress before the first token. `phase` is queue, pause, model (in percent), gist (of older turns), floor or prompt;
+    `left_s` is the time left, if known. `detail`: of a pause, in words."""
 
     phase: str
     done: int

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.planning import SmallHouse, asking
 
@@ -14,7 +15,7 @@ from orchestrator.engine.messages import AnswerDelta, Completion, InferenceJob, 
 from orchestrator.errors import EngineFailed
 from orchestrator.prompt.situation import Levels
 from orchestrator.service import Message
-from orchestrator.wire.answers import Lore
+from orchestrator.wire.answers import Lore, Waiting
 
 FIRST = "We must not use threads in src/a.py. " + "Say why. " * 40
 EARLIER = (Message("user", FIRST), Message("assistant", "So it is. " * 60)) * 7
@@ -42,6 +43,16 @@ class TalkingHouse(SmallHouse):
 
 def asked(house: TalkingHouse, **more: Any) -> Lore:
     return house.ask(asking("And now?", *EARLIER, max_tokens=50, **more)).lore
+
+
+def waits(house: TalkingHouse) -> list[str]:
+    """What is waited for, as it is told."""
+
+    async def told() -> list[str]:
+        events = house.answers().ask(asking("And now?", *EARLIER, max_tokens=50))
+        return [event.phase async for event in events if isinstance(event, Waiting)]
+
+    return anyio.run(told)
 
 
 @pytest.fixture(name="house")
@@ -86,7 +97,11 @@ def test_under_pressure_and_without_time_for_it_the_model_is_not_asked(house: An
     small.levels = Levels(level)
     (action,) = asked(small).governor.actions
     assert "an extract of" in action
-    assert small.jobs == []
+    assert (small.jobs, waits(small)) == ([], [])
+
+
+def test_who_waits_for_a_gist_is_told_so(house: Any) -> None:
+    assert waits(house()) == ["gist"]
 
 
 def test_a_plan_tells_of_an_extract_and_asks_no_model(house: Any) -> None:
