@@ -9,7 +9,8 @@ from statistics import median
 from typing import Any
 
 import httpx2
-from cases_engine import Bench
+from cases_engine import ROOM, Bench, stopping
+from ours import Ours
 from private_daemon import LORE, PrivateDaemon, private_daemon
 from prompts import ids
 from report import Row, at_most
@@ -113,23 +114,31 @@ def warm_answer(bench: Bench) -> Iterator[Row]:
 
 
 def given_away(bench: Bench) -> Iterator[Row]:
-    """The process ends with a computed floor, and the first question afterwards reads it from disk."""
+    """The process ends with a computed floor, which is read from disk afterwards: for a question that waits already, or
+    before one is asked. A load is that of an engine which knows nothing of the model yet."""
     with private_daemon(model="builtin:noise-s", models=bench.model.parent) as daemon, client(daemon) as http:
         codex = load(daemon, sources(daemon.folder / "codex", bench.depth), "codex", "--wait")
         ask(http, "codex", f"{QUESTION} first")
         warm_s = ask(http, "codex", f"{QUESTION} second")["timings"]["ttft_ms"] / 1_000
-        paused, loaded, answered = [], [], []
+        paused, fresh, loaded, answered, later = [], [], [], [], []
         for number in range(bench.runs):
             paused.append(timed(lambda: http.post("/v1/pause", json={}).raise_for_status()))
+            begun = time.perf_counter()
+            with stopping(Ours(bench.model, ROOM)):
+                fresh.append(time.perf_counter() - begun)
             loaded.append(timed(lambda: resume(http)))
+            time.sleep(1.0)
+            later.append(ask(http, "codex", f"{QUESTION} later {number}")["timings"]["ttft_ms"] / 1_000)
             http.post("/v1/pause", json={}).raise_for_status()
             http.post("/v1/resume").raise_for_status()
             answered.append(ask(http, "codex", f"{QUESTION} again {number}")["timings"]["ttft_ms"] / 1_000)
         case = f"giving away a codex of {codex['tokens']['full']:,} tokens"
         yield at_most(case, "pause until the process is gone", median(paused), 3, "s")
         yield Row(case, "warm, time to first token", warm_s, unit="s")
+        yield Row(case, "load of the model", median(fresh), unit="s")
         yield Row(case, "resume until the model is loaded", median(loaded), unit="s")
-        yield at_most(case, "resume to first token", median(answered), median(loaded) + warm_s, "s")
+        yield at_most(case, "resume to first token", median(answered), median(fresh) + warm_s, "s")
+        yield Row(case, "a second after a resume, time to first token", median(later), unit="s")
 
 
 def timed(work: Callable[[], object]) -> float:

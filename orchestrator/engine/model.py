@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from governor.footprint import window_cells
+
 _HEAD = 4 * 1024 * 1024
 _PIECE = 64 * 1024
 _PIECES = 64
@@ -69,6 +71,9 @@ class EngineSpec:
     disk_budget: int = 0  # bytes
     key: bytes = field(default=b"", repr=False)  # checkpoints are encrypted with it; empty: they are not
     embedding: EmbeddingSpec | None = None
+    known: "ModelInfo | None" = (
+        None  # what an engine before this one found: what its KV has in it is not measured again
+    )
     remote: RemoteSpec | None = None  # then nothing is loaded here, and no other field but the model's name counts
 
 
@@ -80,6 +85,36 @@ class FimTokens:
     suffix: int
     middle: int
     texts: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class StateSizes:
+    """Bytes, as the states of a short sequence tell them. A saved state has `header` and `per_cell` for each cell; 0 where
+    it has one size whatever its length.
+
+    In a context a token takes `kv`, a sequence `recurrent`. Where sliding layers have a small cache, which has `window`
+    cells a sequence and `batch` more, each of these takes `window_kv`.
+    """
+
+    header: int = 0
+    per_cell: int = 0
+    kv: int = 0
+    recurrent: int = 0
+    window_kv: int = 0
+    window: int = 0
+    batch: int = 0
+
+    def footprint(self, cells: int, sequences: int) -> int:
+        """Bytes of KV and of recurrent states in a memory of this size."""
+        windows = min(cells, self._window_cells(sequences)) * self.window_kv
+        return cells * self.kv + windows + sequences * self.recurrent
+
+    def pool_tokens(self, sequences: int) -> int:
+        """What the windows of a pool cost, in tokens."""
+        return -(-self._window_cells(sequences) * self.window_kv // max(1, self.kv))
+
+    def _window_cells(self, sequences: int) -> int:
+        return window_cells(self.window, sequences, self.batch)
 
 
 @dataclass(frozen=True)
@@ -115,6 +150,7 @@ class ModelInfo:
     device: str  # "CPU", or the GPU's name
     gpu_layers: int
     pool_tokens: int = 0
+    states: StateSizes = field(default_factory=StateSizes)
     mapped_bytes: int = 0
     fim: FimTokens | None = None  # none: it was not made to fill in
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -73,11 +73,11 @@ def is_alive(pid):
     return Path(f"/proc/{pid}").exists()
 
 
-def warm(house, *places):
-    """A question finds its codex on disk, or in one of these places."""
+def warm(house):
+    """A question finds its codex computed: on disk, or restored in advance."""
     answer = ask(house, "zebra")
     assert answer["answer"].strip().startswith(CODES["zebra"])
-    assert blocks(answer["lore"])["codex"]["from"] in (places or ("disk",))
+    assert blocks(answer["lore"])["codex"]["from"] in ("disk", "ram")
     assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 300
 
 
@@ -230,7 +230,7 @@ def test_a_command_goes_on_beside_a_daemon_that_is_killed_and_keeps_the_next_one
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait(SOON) == 128 + signal.SIGTERM
     until(lambda: away(house) is None)
-    warm(house, "disk", "ram")
+    warm(house)
 
 
 def test_a_daemon_that_is_killed_while_the_engine_leaves_has_lost_nothing(house):
@@ -246,7 +246,7 @@ def test_a_daemon_that_is_killed_while_the_engine_leaves_has_lost_nothing(house)
     assert house.lore("ask", question("zebra"), "--no-wait").returncode == PAUSED
     assert house.lore("codex", "show", "vaults").returncode == PAUSED
     house.json("resume")
-    warm(house, "disk", "ram")  # a start restores it in advance
+    warm(house)
 
 
 # -- by itself

@@ -100,6 +100,8 @@ class EngineClient:
         self._floors: dict[str, PutFloor] = {}
         self._grant: Grant | None = None
         self._prepared: Prepare | None = None
+        self._asked = ""  # the floor of the last answer
+        self._returns = False  # the next child is the one after a pause
         self.ending = ""  # why it is being stopped
         self._heart: asyncio.Task[None] | None = None
         self.embedding = EmbeddingCalls(spec.embedding, self._calls.call, self._supervisor.send)
@@ -137,7 +139,8 @@ class EngineClient:
             self._supervisor.reason = why
 
     def resume(self) -> None:
-        """Starts a child after a pause."""
+        """Starts a child after a pause, which has the floor that was asked on last restored before anybody asks."""
+        self._returns = True
         self._supervisor.start()
 
     def place(self, gpu_layers: int) -> None:
@@ -324,6 +327,7 @@ class EngineClient:
             if _lacks_floor(message) and running.job.floor not in self._floors:  # it was dropped before the job arrived
                 message = Completion(message.ticket, Outcome.CANCELLED, Reason.DROPPED, "its codex was dropped")
             running.begun |= isinstance(message, AnswerDelta)
+            self._asked = running.job.floor if running.begun else self._asked
             running.messages.put_nowait(message)
         if isinstance(message, Completion):
             self._running.pop(message.ticket, None)
@@ -339,6 +343,10 @@ class EngineClient:
         self._supervisor.send(known)
         self._suspects = suspects_of(self._jobs().values())
         self._hand_in()
+        if self._returns and self._asked in self._floors:
+            job = InferenceJob(next(self._tickets), self._asked, b"", owner=0, max_tokens=0, urgency=Urgency.BACKGROUND)
+            self._supervisor.send([job])
+        self._returns = False
 
     def _hand_in(self) -> None:
         self._supervisor.send(self._suspects.next_jobs(self._jobs()))

@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from enum import StrEnum
 from itertools import count
 from typing import Any
@@ -273,6 +274,7 @@ class Supervisor:
 
     async def _ready(self, info: ModelInfo) -> None:
         self.info, self._ready_since, self._loaded_child = info, time.monotonic(), True
+        self.spec = replace(self.spec, known=info)
         await self._enter(ChildState.READY, "")
         self._up()  # before anyone who waited can run: nothing is awaited in between
 

@@ -17,7 +17,7 @@ from orchestrator.engine.llama import native
 from orchestrator.engine.llama.calls import written_with
 from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel, StateSizes
+from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel
 from orchestrator.engine.llama.model_files import (
     chat_template,
     fim_tokens,
@@ -32,7 +32,7 @@ from orchestrator.engine.llama.model_files import (
 from orchestrator.engine.llama.sampler import LlamaSampler
 from orchestrator.engine.llama.windows import SmallWindowMemory, WindowedMemory
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec, KvOrigin, ModelInfo, default_threads
+from orchestrator.engine.model import EngineSpec, KvOrigin, ModelInfo, StateSizes, default_threads
 from orchestrator.engine.vocab import Vocabulary
 
 
@@ -51,9 +51,11 @@ class LlamaBackend:
         self.tokens = int(lib.llama_vocab_n_tokens(vocabulary))
         self._metadata = read_metadata(self._model)
         self.architecture = self._metadata.get("general.architecture", "unknown")
-        self.loaded = self._measured(self._loaded())
+        self.loaded, found = self._loaded(), origin(spec, header)
+        known = spec.known if spec.known is not None and spec.known.fingerprint == found.fingerprint else None
+        self.loaded.states = known.states if known is not None else self._measured()
         self._kind = self._kind_of_memory()
-        self.info = self._describe(origin(spec, header))
+        self.info = self._describe(found)
 
     def open(self, cells: int, sequences: int) -> LlamaMemory:
         return self._kind(self.loaded, cells, sequences)
@@ -144,24 +146,22 @@ class LlamaBackend:
             device=gpu_name() if self.loaded.on_gpu else "CPU",
             gpu_layers=offloaded_layers(self._spec, model) if self.loaded.on_gpu else 0,
             pool_tokens=self.loaded.states.pool_tokens(self._spec.sequences),
+            states=self.loaded.states,
             fim=fim_tokens(vocabulary),
             metadata={key: value for key, value in metadata.items() if len(value) < 200},
             kv_parts=origin.parts,
         )
 
-    def _measured(self, loaded: LoadedModel) -> LoadedModel:
-        """With the sizes of a short sequence's states. Its steps also read all weights, before anybody waits for one."""
-        with closing(LlamaMemory(loaded, 256, 2)) as memory:
+    def _measured(self) -> StateSizes:
+        """By the states of two short sequences. Their step also reads all weights, before anybody waits for one."""
+        with closing(LlamaMemory(self.loaded, 256, 2)) as memory:
             header = memory.state_size(0)
-            memory.decode([Run(0, 0, [0], output=True)])
-            one, part = memory.state_size(0), memory.partial_size(0)
-            memory.decode([Run(0, 1, [0], output=True)])
-            grown, sliding = memory.state_size(0) - one, memory.partial_size(0) - part
+            memory.decode([Run(0, 0, [0], output=True), Run(1, 0, [0, 0], output=True)])
+            part, grown = memory.partial_size(0), memory.state_size(1) - memory.state_size(0)
+            sliding = memory.partial_size(1) - part
         if not 0 < sliding < grown:  # one cache has all cells, or there are none
-            sizes = StateSizes(header, grown, max(0, grown - CELL_NOTES), part if loaded.recurs else 0)
-        elif self._spec.small_windows:
+            return StateSizes(header, grown, max(0, grown - CELL_NOTES), part if self.loaded.recurs else 0)
+        if self._spec.small_windows:
             kv, window_kv = grown - sliding - CELL_NOTES, sliding - CELL_NOTES
-            sizes = StateSizes(header, grown, kv, 0, window_kv, loaded.window, self._spec.batch)
-        else:
-            sizes = StateSizes(header, grown, grown - 2 * CELL_NOTES)
-        return replace(loaded, states=sizes)
+            return StateSizes(header, grown, kv, 0, window_kv, self.loaded.window, self._spec.batch)
+        return StateSizes(header, grown, grown - 2 * CELL_NOTES)

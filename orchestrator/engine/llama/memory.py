@@ -5,53 +5,22 @@ One writer calls all of it. What llama.cpp would abort on is checked before it i
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
-from governor.footprint import window_cells
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.model_files import context_parameters
 from orchestrator.engine.llama.sampler import LlamaSampler
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.model import EngineSpec, StateSizes
 
 CELL_NOTES = 12  # bytes of a saved cell beside its KV: position, number of sequences, sequence
 NEW_BYTES = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
     ("PyBytes_FromStringAndSize", ctypes.pythonapi)
 )
-
-
-@dataclass(frozen=True)
-class StateSizes:
-    """Bytes, as the states of a short sequence tell them. A saved state has `header` and `per_cell` for each cell; 0 where
-    it has one size whatever its length.
-
-    In a context a token takes `kv`, a sequence `recurrent`. Where sliding layers have a small cache, which has `window`
-    cells a sequence and `batch` more, each of these takes `window_kv`.
-    """
-
-    header: int = 0
-    per_cell: int = 0
-    kv: int = 0
-    recurrent: int = 0
-    window_kv: int = 0
-    window: int = 0
-    batch: int = 0
-
-    def footprint(self, cells: int, sequences: int) -> int:
-        """Bytes of KV and of recurrent states in a memory of this size."""
-        windows = min(cells, self._window_cells(sequences)) * self.window_kv
-        return cells * self.kv + windows + sequences * self.recurrent
-
-    def pool_tokens(self, sequences: int) -> int:
-        """What the windows of a pool cost, in tokens."""
-        return -(-self._window_cells(sequences) * self.window_kv // max(1, self.kv))
-
-    def _window_cells(self, sequences: int) -> int:
-        return window_cells(self.window, sequences, self.batch)
 
 
 @dataclass
@@ -64,7 +33,7 @@ class LoadedModel:
     on_gpu: bool
     ranges: bool  # whether its memory can be cut in ranges
     recurs: bool  # in all layers or in some
-    states: StateSizes = StateSizes()
+    states: StateSizes = field(default_factory=StateSizes)
 
     @property
     def window(self) -> int:

@@ -153,6 +153,19 @@ async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
         assert fault_of(seen[-1]).hint == "ask again"
 
 
+async def test_after_a_pause_the_floor_that_was_asked_on_last_is_there_before_anybody_asks():
+    async with engine() as client:
+        client.put_floor("f", FLOOR)
+        client.put_floor("other", ids_to_bytes([7] * 300))
+        await collect(client, job())
+        await client.pause("a test", 1.0)
+        client.resume()
+        await client.ensure_ready()
+        while (await client.match("f", b"", 1)).length < 600:
+            await client.next_snapshot()
+        assert (await client.match("other", b"", 1)).length < 300
+
+
 async def test_a_model_that_cannot_be_loaded_is_broken_at_once_and_says_why(tmp_path):
     path = tmp_path / "nothing.gguf"
     path.write_bytes(b"GGUF" + b"\0" * 64)

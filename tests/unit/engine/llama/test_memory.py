@@ -6,6 +6,7 @@ Each carries a sequence that stands at the end of a node (an anchor); it is copi
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from support import odd_models
 from orchestrator.engine.backend import BackendError, Memory, Run, Sampled
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.model import EngineSpec, StateSizes
 
 IDS = [int(token) for token in np.random.default_rng(1).integers(0, 4000, 2100)]
 FLOOR, TAIL, OTHER = IDS[:1500], IDS[1500:1520], IDS[2000:2015]
@@ -74,6 +75,14 @@ def test_a_memory_without_ranges_is_recognised_from_the_model(backend: LlamaBack
     assert memory.footprint > 0
     assert memory.buffers > 0, "llama.cpp says in its log what it allocates"
     memory.close()
+
+
+def test_what_an_engine_before_found_of_the_same_model_is_not_measured_again(backend: LlamaBackend) -> None:
+    found = replace(backend.info, states=StateSizes(1, 2, 3))
+    for known, states in ((found, found.states), (replace(found, fingerprint="another"), backend.info.states)):
+        again = LlamaBackend(replace(backend.loaded.spec, known=known))
+        assert again.info.states == states
+        again.close()
 
 
 def test_an_anchor_is_copied_at_its_end_and_all_go_on_each_their_own_way(backend: LlamaBackend) -> None:
