@@ -108,6 +108,7 @@ class Archive:
             self._redefine(codex, prepared, gone)
             self._revisions[codex] += 1
             tables.write(opened.files, tables.file_rows(prepared), gone)
+            self._revisions[codex] += 1  # what was derived between the two had the files of before
             self._note(codex, opened)
         return sum(len(one.chunks) for one in prepared)
 

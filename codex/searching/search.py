@@ -8,6 +8,7 @@ answer is mostly in a few files, in several places of each. What the best chunks
 Knows an archive and how code is asked about.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from codex.errors import ArchiveError, CodexError
 from codex.outline.chunking import Chunk, chunk
 from codex.searching.ranking import RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole
-from codex.vectors.embedder import Embedder
+from codex.vectors.embedder import Embedder, space_of
 from codex.vectors.index import VectorIndex
 from codex.vectors.search import Background, nearest_chunks, stands_out
 from codex.words import Question, asked
@@ -43,6 +44,7 @@ _FAR_FROM_ALL = (
 )
 _LINES = 3
 _CHARS = 400
+_REMEMBERED = 16  # results: a few users', with what each of them planned or typed before
 
 
 def snippet(text: str, query: Collection[str]) -> tuple[int, str]:
@@ -101,17 +103,36 @@ class SearchResult:
     holding: Mapping[str, int] = field(default_factory=dict)
 
 
+class LastResults:
+    """What the last searches found, by all that it follows from. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: dict[object, SearchResult] = {}
+        self._lock = threading.Lock()
+
+    def of(self, searched: object) -> SearchResult | None:
+        return self._kept.get(searched)
+
+    def keep(self, searched: object, found: SearchResult) -> None:
+        with self._lock:
+            self._kept[searched] = found
+            if len(self._kept) > _REMEMBERED:
+                del self._kept[next(iter(self._kept))]
+
+
 @dataclass(frozen=True)
 class Search:
     """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up.
 
-    `near` remembers how near each codex comes to questions about other matters.
+    `near` remembers how near each codex comes to questions about other matters. `last` remembers results: a question is
+    often planned, or computed while it is typed, before it is asked.
     """
 
     archive: Archive
     embedder: Embedder | None = None
     vectors: VectorIndex | None = None
     near: Background = field(default_factory=Background, compare=False)
+    last: LastResults = field(default_factory=LastResults, compare=False)
 
     def search(self, query: str, codex: str, n: int = 10, *, passages: bool = False) -> SearchResult:
         """At most `n` hits for a question in words or code, best first; of fewer files with `passages`.
@@ -119,6 +140,28 @@ class Search:
         Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
         archive raises.
         """
+        state = self._state(codex)  # before the search: a write meanwhile makes it stale
+        searched = (query, codex, n, passages, state)
+        found = None if state is None else self.last.of(searched)
+        if found is None:
+            found = self._found(query, codex, n, passages=passages)
+            if state is not None and not found.notices:
+                self.last.keep(searched, found)
+        return found
+
+    def _state(self, codex: str) -> tuple[int, int] | None:
+        """What is another one once the archive or the vectors are; None where that cannot be told, or others write."""
+        if self.archive.remote is not None:
+            return None
+        vectors = 0
+        if self.embedder is not None and self.vectors is not None:
+            try:
+                vectors = self.vectors.count(codex, space_of(self.embedder))
+            except CodexError:
+                return None
+        return self.archive.revision(codex), vectors
+
+    def _found(self, query: str, codex: str, n: int, *, passages: bool) -> SearchResult:
         question = asked(query)
         if not (question.words or question.exact) or n <= 0:
             return SearchResult()

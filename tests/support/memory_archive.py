@@ -59,6 +59,8 @@ class _Files:
 class MemoryArchive:
     """An `Archive` that lives as long as the process."""
 
+    remote = None
+
     def __init__(self) -> None:
         self._stored: dict[str, _Files] = {}
         self._revisions: Counter[str] = Counter()
@@ -70,10 +72,10 @@ class MemoryArchive:
     def replace(self, codex: str, documents: Sequence[Document], removed: Sequence[str] = ()) -> int:
         prepared = prepare(list({document.path: document for document in documents}.values()))
         with self._writing:
-            self._revisions[codex] += 1
             gone = {*removed, *(one.path for one in prepared)}
             kept = {path: one for path, one in self._files(codex).files.items() if path not in gone}
             self._stored[codex] = _Files({**kept, **{one.path: one for one in prepared}})
+            self._revisions[codex] += 1
         return sum(len(one.chunks) for one in prepared)
 
     def index(

@@ -1,11 +1,14 @@
 """What search puts first, what it never makes up, and the lines that it shows of a chunk."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 from support.memory_archive import MemoryArchive
 from support.memory_vectors import MemoryVectors
 from support.word_embedder import WordEmbedder
 
+from codex.archive.archive import Archive
 from codex.archive.queries import ChunkPlace
 from codex.documents import Document
 from codex.searching.ranking import by_rank
@@ -225,6 +228,47 @@ def test_a_model_that_is_gone_takes_away_only_the_search_by_meaning_and_it_is_sa
     answer = found.search("parse header", "c")
     assert answer.hits == search().search("parse header", "c").hits
     assert answer.notices == ("searched by words and names only: the model is gone",)
+
+
+def test_the_same_search_is_remembered_until_a_file_or_a_vector_is_another_one(tmp_path: Path) -> None:
+    archive, vectors, embedder = Archive(tmp_path), MemoryVectors(), WordEmbedder()
+    files = [Document(path, text, path, len(text)) for path, text in FILES.items()]
+    kept = Search(archive, embedder, vectors)
+
+    def found() -> SearchResult:
+        first = kept.search("parse header", "c", passages=True)
+        fresh = Search(archive, embedder, vectors).search("parse header", "c", passages=True)
+        assert first == fresh
+        assert kept.search("parse header", "c", passages=True) is first
+        assert kept.search("parse header", "c") is not first  # another list: not of passages
+        return first
+
+    archive.replace("c", files[:2])
+    some = found()
+    archive.replace("c", files[2:])
+    more = found()
+    fill(archive, vectors, embedder, "c")
+    by_meaning = found()
+    archive.drop("c")
+    assert (len(some.hits) < len(more.hits), found().hits) == (True, ())
+    assert ["vector" in each.hits[0].scores for each in (some, more, by_meaning)] == [False, False, True]
+
+
+def test_what_a_fault_took_away_is_looked_for_again() -> None:
+    embedder = WordEmbedder()
+    found = with_vectors(embedder)
+    embedder.lasts = 0
+    assert found.search("parse header", "c").notices
+    embedder.lasts = 9
+    assert "vector" in found.search("parse header", "c").hits[0].scores
+
+
+def test_the_last_searches_alone_are_remembered() -> None:
+    kept = search()
+    first = kept.search("parse header", "c")
+    for number in range(20):
+        kept.search(f"parse {number}", "c")
+    assert kept.search("parse header", "c") is not first
 
 
 def test_a_share_by_rank_halves_at_the_sixtieth_place() -> None:
