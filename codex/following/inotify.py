@@ -1,8 +1,9 @@
-"""Watches on chosen folders, one by one: the kernel's inotify, one descriptor for a codex, read by the codex's own thread.
+"""Watches on chosen folders, one by one, by watchdog's bindings of inotify: one descriptor for a codex, read by the codex's
+own thread.
 
-No library has this: their recursive observers watch ignored folders too (a `node_modules` alone can use up the system's
-limit), skip folders that the limit refused without a word, and hand over one event at a time between two threads, which
-took most of the daemon's time beside a program that writes thousands of files. Does not know ignore rules.
+watchdog's observers cannot be used. The recursive one watches ignored folders too (a `node_modules` alone can use up the
+system's limit) and skips folders that the limit refused without a word; each hands over one event at a time between two
+threads, which took most of the daemon's time beside a program that writes thousands of files. Does not know ignore rules.
 """
 
 import ctypes
@@ -10,24 +11,23 @@ import errno
 import math
 import os
 import select
-import struct
 import threading
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-# Of <sys/inotify.h>.
-_ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
-_DELETE_SELF, _MOVE_SELF, _OVERFLOW, _IGNORED = 0x400, 0x800, 0x4000, 0x8000
-_ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK, _ISDIR = 0x0100_0000, 0x0200_0000, 0x0400_0000, 0x4000_0000
-_APPEARED, _GONE, _SELF = _CREATE | _MOVED_TO, _DELETE | _MOVED_FROM, _DELETE_SELF | _MOVE_SELF
+from watchdog.observers.inotify_c import InotifyConstants as Kernel
+from watchdog.observers.inotify_c import InotifyFD, Mask, WatchDescriptor, inotify_add_watch, inotify_init
+
+_APPEARED = Kernel.IN_CREATE | Kernel.IN_MOVED_TO
+_GONE = Kernel.IN_DELETE | Kernel.IN_MOVED_FROM
+_SELF = Kernel.IN_DELETE_SELF | Kernel.IN_MOVE_SELF
+_ONLY_HERE = Kernel.IN_ONLYDIR | Kernel.IN_DONT_FOLLOW | Kernel.IN_EXCL_UNLINK
 # Attributes are permissions too: a file that could not be read may be readable now.
-_MASK = _APPEARED | _GONE | _SELF | _CLOSE_WRITE | _ATTRIB | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
-_NO_FILE = _ISDIR | _SELF | _OVERFLOW | _IGNORED
-_EVENT = struct.Struct("iIII")  # watch, mask, a number that joins the halves of a move, length of the name behind it
+_MASK = Mask(_APPEARED | _GONE | _SELF | Kernel.IN_CLOSE_WRITE | Kernel.IN_ATTRIB | _ONLY_HERE)
+_NO_FILE = Kernel.IN_ISDIR | _SELF | Kernel.IN_Q_OVERFLOW | Kernel.IN_IGNORED
 _AT_ONCE = 1 << 18  # bytes: thousands of events
 _LIMITS = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class WatchLimit(OSError):
@@ -54,18 +54,20 @@ class FolderWatches:
 
     def __init__(self) -> None:
         """Raises WatchLimit."""
-        self._folder_of: dict[int, str] = {}
-        self._only: dict[int, Collection[str]] = {}
-        self._number = _LIBC.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._folder_of: dict[WatchDescriptor, str] = {}
+        self._only: dict[WatchDescriptor, Collection[str]] = {}
+        self._number = inotify_init()
         if self._number < 0:
             raise _fault()
+        os.set_inheritable(self._number, False)
+        os.set_blocking(self._number, False)
 
     def __len__(self) -> int:
         return len(self._folder_of)
 
     def fileno(self) -> int:
         """Readable where something has happened."""
-        return int(self._number)
+        return self._number
 
     def add(self, folder: Path, only: Collection[str] | None = None) -> None:
         """Watch the entries of a folder, not those of its subfolders; no error when it is gone. Raises WatchLimit.
@@ -73,7 +75,7 @@ class FolderWatches:
         `only`: names of the entries to report, for a folder in which many others change. A folder that is also added
         without it is reported whole, in either order.
         """
-        watch = _LIBC.inotify_add_watch(self._number, os.fsencode(folder), _MASK)
+        watch = inotify_add_watch(self._number, os.fsencode(folder), _MASK)
         if watch < 0:
             fault = _fault()
             if isinstance(fault, WatchLimit):
@@ -95,11 +97,8 @@ class FolderWatches:
             data = os.read(self._number, _AT_ONCE)
         except BlockingIOError:
             return []
-        told, at, skipped = list[Happened](), 0, False
-        while at < len(data):
-            watch, mask, _, length = _EVENT.unpack_from(data, at)
-            at += _EVENT.size + length
-            name = data[at - length : at].rstrip(b"\0")
+        told, skipped = list[Happened](), False
+        for watch, mask, _, name in InotifyFD._parse_event_buffer(data):
             if files is not None and not mask & _NO_FILE and name not in files:
                 skipped = True
             elif (event := self._event(watch, mask, os.fsdecode(name))) is not None:
@@ -109,10 +108,10 @@ class FolderWatches:
     def close(self) -> None:
         os.close(self._number)
 
-    def _event(self, watch: int, mask: int, name: str) -> Happened | None:
-        if mask & _OVERFLOW:
+    def _event(self, watch: WatchDescriptor, mask: Mask, name: str) -> Happened | None:
+        if mask & Kernel.IN_Q_OVERFLOW:
             return Happened(overflow=True)
-        if mask & _IGNORED:
+        if mask & Kernel.IN_IGNORED:
             self._folder_of.pop(watch, None)
             self._only.pop(watch, None)
             return None
@@ -122,7 +121,7 @@ class FolderWatches:
         if mask & _SELF:
             return Happened(folder, is_folder=True, gone=True)
         path = f"{folder.rstrip('/')}/{name}" if name else folder
-        return Happened(path, bool(mask & _ISDIR), bool(mask & _APPEARED), bool(mask & _GONE))
+        return Happened(path, bool(mask & Kernel.IN_ISDIR), bool(mask & _APPEARED), bool(mask & _GONE))
 
 
 class Bell:

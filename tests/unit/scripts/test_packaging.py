@@ -36,6 +36,7 @@ PRIVATE = {
     "lancedb": ("codex/archive/queries.py", "0.41"),
     "llama_cpp": ("orchestrator/engine/llama/native.py", "0.4"),
     "uvicorn": ("orchestrator/api/server.py", "0.55"),
+    "watchdog": ("codex/following/inotify.py", "7.2"),
 }
 # What no import with an underscore shows, as it is spelled in the sources.
 SPELLED = {
@@ -43,6 +44,7 @@ SPELLED = {
     "lancedb": r"\btable\._table\b",
     "llama_cpp": r"\bllama_cpp\._\w+",
     "uvicorn": r"\buvicorn\.protocols\b",
+    "watchdog": r"\bwatchdog\.observers\.inotify_c\b",
 }
 
 
