@@ -12,8 +12,6 @@ from pathlib import Path
 
 import psutil
 
-from governor.footprint import window_cells
-
 _HEAD = 4 * 1024 * 1024
 _PIECE = 64 * 1024
 _PIECES = 64
@@ -103,18 +101,6 @@ class StateSizes:
     window_kv: int = 0
     window: int = 0
     batch: int = 0
-
-    def footprint(self, cells: int, sequences: int) -> int:
-        """Bytes of KV and of recurrent states in a memory of this size."""
-        windows = min(cells, self._window_cells(sequences)) * self.window_kv
-        return cells * self.kv + windows + sequences * self.recurrent
-
-    def pool_tokens(self, sequences: int) -> int:
-        """What the windows of a pool cost, in tokens."""
-        return -(-self._window_cells(sequences) * self.window_kv // max(1, self.kv))
-
-    def _window_cells(self, sequences: int) -> int:
-        return window_cells(self.window, sequences, self.batch)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from orchestrator.engine.llama import native
 from orchestrator.engine.llama.calls import written_with
 from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.llama.loading import LoadProgress
-from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel
+from orchestrator.engine.llama.memory import CELL_NOTES, LlamaMemory, LoadedModel, pool_tokens
 from orchestrator.engine.llama.model_files import (
     chat_template,
     fim_tokens,
@@ -145,7 +145,7 @@ class LlamaBackend:
             ranges=self.loaded.ranges,
             device=gpu_name() if self.loaded.on_gpu else "CPU",
             gpu_layers=offloaded_layers(self._spec, model) if self.loaded.on_gpu else 0,
-            pool_tokens=self.loaded.states.pool_tokens(self._spec.sequences),
+            pool_tokens=pool_tokens(self.loaded.states, self._spec.sequences),
             states=self.loaded.states,
             fim=fim_tokens(vocabulary),
             metadata={key: value for key, value in metadata.items() if len(value) < 200},

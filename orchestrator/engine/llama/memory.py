@@ -11,6 +11,7 @@ import llama_cpp as lib
 import numpy as np
 from numpy.typing import NDArray
 
+from governor.footprint import window_cells
 from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.model_files import context_parameters
@@ -62,7 +63,7 @@ class LlamaMemory:
         self._threads = parameters.n_threads
         self.cells = int(lib.llama_n_ctx(self._context))
         self.sequences = sequences
-        self.footprint = loaded.states.footprint(self.cells, sequences)
+        self.footprint = footprint(loaded.states, self.cells, sequences)
         self.buffers = buffers.on(gpu=loaded.on_gpu)
 
     def decode(self, runs: Sequence[Run]) -> None:
@@ -145,6 +146,17 @@ class LlamaMemory:
     def close(self) -> None:
         lib.llama_free(self._context)
         self._context = None
+
+
+def footprint(states: StateSizes, cells: int, sequences: int) -> int:
+    """Bytes of KV and of recurrent states in a memory of this size."""
+    windows = min(cells, window_cells(states.window, sequences, states.batch)) * states.window_kv
+    return cells * states.kv + windows + sequences * states.recurrent
+
+
+def pool_tokens(states: StateSizes, sequences: int) -> int:
+    """What the windows of a pool cost, in tokens."""
+    return -(-window_cells(states.window, sequences, states.batch) * states.window_kv // max(1, states.kv))
 
 
 def unset(size: int) -> bytes:
