@@ -114,6 +114,7 @@ def rests_on(answer: Answer) -> list[str]:
         *citation_lines(lore.get("citations", ())),
         *censored_lines(lore.get("censored", ())),
         *dict.fromkeys(lore.get("notices", ())),
+        str((lore.get("governor") or {}).get("left_out") or "").partition("; lore plan")[0],
         lore.get("notice") or "",
         f"session {lore['session']}" if lore.get("session") else "",
     ]

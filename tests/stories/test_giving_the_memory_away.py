@@ -16,6 +16,7 @@ from support.house import (
     blocks,
     cached_whole,
     codebase,
+    counters,
     engine_child,
     first_words,
     living,
@@ -30,6 +31,7 @@ from support.scarce_memory import FREE, leave_room_for_kv, on_a_card
 from support.waiting import SOON
 
 PAUSED, NOT_READY = 7, 8
+COMPUTED = 500  # tokens of a floor, at the least
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +191,32 @@ def test_signals_reach_the_command_and_its_end_by_one_is_told_as_a_shell_does(ho
         process.terminate()
         assert process.wait(SOON) == status
     until(lambda: away(house) is None)
+
+
+def test_two_commands_at_once_stop_a_floor_in_the_middle_and_what_was_computed_of_it_is_kept(house):
+    large = codebase(house.folder / "large", functions=500)
+    house.json("load", large, "--no-watch")
+    until(lambda: middle(house))
+    both = [begun(house, "pause", "--", "sh", "-c", "echo x; exec sleep 300") for _ in range(2)]
+    for process in both:
+        first_words(process)
+        assert away(house)["gone"]
+    for process in both:
+        assert away(house)["gone"], "the other one holds it"
+        process.terminate()
+        process.wait(SOON)
+    until(lambda: away(house) is None)
+    answer = ask(house, "walrus", codex="large")
+    assert answer["answer"].strip().startswith(CODES["walrus"])
+    assert counters(house)["tier_restored_tokens"] >= COMPUTED
+    house.json("codex", "drop", "large")
+
+
+def middle(house):
+    """Whether a floor is computed in part."""
+    return any(
+        2 * COMPUTED < one["done"] < one["prompt"] and not one["most"] for one in reply(house, "/v1/engine")["tickets"]
+    )
 
 
 def test_a_client_that_is_killed_ends_its_pause(house):

@@ -17,7 +17,8 @@ from support.vocabularies import vocabulary_model
 from support.waiting import SOON
 
 from orchestrator.cli import INTERRUPTED
-from orchestrator.cli.mcp_tools import INSTRUCTIONS, MOST, TOOLS, GrowingProgress, cut
+from orchestrator.cli.ask import Answer
+from orchestrator.cli.mcp_tools import INSTRUCTIONS, MOST, TOOLS, GrowingProgress, cut, rests_on
 from orchestrator.engine.vocab import Vocabulary
 
 LORE = Path(sys.executable).parent / "lore"
@@ -127,6 +128,11 @@ def test_an_answer_comes_with_what_it_rests_on(agent):
     assert not wrong
     assert text.split("\n\n")[0] == "hello there"
     assert "cites src/a.py:10" in text
+
+
+def test_an_answer_says_what_had_no_room():
+    answer = Answer(["x"], "stop", {"governor": {"left_out": "left out: 3 turns (condensed); lore plan shows which"}})
+    assert rests_on(answer)[-1] == "left out: 3 turns (condensed)"
 
 
 def test_search_gives_places_with_their_lines(agent):
