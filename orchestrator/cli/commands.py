@@ -57,7 +57,7 @@ INSTEAD = {
     **dict.fromkeys(("run", "start"), "lore serve; as a service: lore service install"),
     **dict.fromkeys(("remember", "recall"), "lore memory add TEXT, lore memory search QUERY"),
     "help": "lore --help; lore COMMAND --help",
-    "list": "lore codex list, lore session list, lore model list",
+    "list": "lore codex list, lore session list, lore model list, lore config show",
     "reload": "lore codex reload NAME",
     "restart": "systemctl --user restart lorekeep; or end lore serve and start it again",
     "set": "write it into a file of lore config path; lore config check reads it",

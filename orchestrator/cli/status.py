@@ -149,7 +149,7 @@ def seconds_for(costs: Report, begin: int, end: int) -> float | None:
     """To compute the tokens [begin, end) of a prompt, by the engine's own counters; none before it has measured."""
     empty = costs.get("ms_per_token_empty") or 0.0
     per_token = empty + (costs.get("ms_per_token_cell") or 0.0) * (begin + end) / 2
-    return (end - begin) * per_token / 1000 if empty else None
+    return (end - begin) * per_token / 1000 if empty and costs.get("costs_known", True) else None
 
 
 def first_token_for(costs: Report, begin: int, end: int) -> float | None:

@@ -67,12 +67,14 @@ def up(
     socket: given.Socket = None,
 ) -> None:
     """Brings up everything: a model for this machine, the daemon, a loaded directory, a first answer."""
-    if dry_run:
-        output(advice().model_dump(mode="json"), advice_page, as_json=as_json)
-        return
     source = load_source(path)
     if not is_url(source) and not Path(source).exists():  # not after a download of gigabytes
         raise Failure(faults.USAGE, f"there is no {source}", "name the directory to load: lore up PATH")
+    if dry_run:
+        if model_name is not None:
+            named(model_name)
+        output(advice().model_dump(mode="json"), advice_page, as_json=as_json)
+        return
     if model.running(socket) is None and not can_be_installed(socket, use_service):
         note(
             "no daemon runs, and none can be installed here: start one in another terminal meanwhile, with: lore serve"
@@ -119,6 +121,7 @@ def in_use(socket: str | None) -> str:
 
 def named(name: str) -> ChosenModel:
     """Raises Failure for what is neither in the table nor on a hub nor at hand."""
+    from orchestrator.errors import NotFound
     from orchestrator.model.model_file import setting_of
     from orchestrator.reports.recommended import published
 
@@ -127,7 +130,11 @@ def named(name: str) -> ChosenModel:
     if one := next((one for one in published() if one.name == name), None):
         return ChosenModel("", one.source, one.sha256)
     with local.translated():
-        return ChosenModel(setting_of(name, local.paths().models))
+        try:
+            return ChosenModel(setting_of(name, local.paths().models))
+        except NotFound as error:
+            known = ", ".join(one.name for one in published())
+            raise NotFound(error.message, f"to download there are: {known}; {error.hint}") from error
 
 
 def advice() -> "ModelAdvice":

@@ -462,12 +462,12 @@ UNSEEN = PrefillCost(1.0, 1 / 4096)
 
 
 def prompt_s(counters: Mapping[str, float], begin: int, end: int) -> float | None:
-    """Seconds to compute positions [begin, end) of a prompt; None before the engine has reported its costs.
+    """Seconds to compute positions [begin, end) of a prompt; None before the engine has measured a step.
 
     A token costs more the more cells stand before it: the rest of a long prompt takes longer than its beginning.
     """
     empty = counters.get("ms_per_token_empty", 0.0)
-    if not empty:
+    if not empty or not counters.get("costs_known", True):
         return None
     return (end - begin) * PrefillCost(empty, counters.get("ms_per_token_cell", 0.0)).per_token(begin, end) / 1000
 

@@ -88,7 +88,8 @@ class Memories:
             raise InvalidRequest(f"a memory cites {MOST_CITED} places at most", "cite the files that matter")
         if body.evidence and codex is None and not body.imported:
             raise InvalidRequest(
-                "a memory of no codex cites no code: nothing would follow it", "name its codex with -c"
+                "a memory of no codex cites no code: nothing would follow it",
+                "name its codex with -c, or be in a folder of it",
             )
         kind = self._kind(body.kind)
         censor = kind == Kind.CENSOR

@@ -159,7 +159,7 @@ def _only(candidates: Sequence[ReadableCodex]) -> str:
         return names[0]
     if not names:
         raise InvalidRequest("no codex is loaded", "load one with: lore load PATH, or ask the bare model with -c none")
-    hint = f"name one (-c NAME, or the model lore/NAME): {', '.join(names)}"
+    hint = f"name one (-c NAME, or a client's model lore/NAME), or ask in its folder: {', '.join(names)}"
     raise InvalidRequest("several codices are loaded and none is named", hint)
 
 

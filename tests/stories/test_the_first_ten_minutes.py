@@ -55,6 +55,15 @@ def test_the_first_answer_that_the_readme_prints_is_what_the_built_in_model_says
         assert daemon.lore(*ask, cwd=ROOT / load[1]).stdout.strip() == printed
 
 
+def test_a_wrong_folder_or_model_is_refused_before_anything_is_shown_or_done(house, first):
+    for more in ((), ("--dry-run",)):
+        folder = house.lore("up", "/nowhere", *more)
+        assert (folder.returncode, "there is no /nowhere" in folder.stderr) == (2, True), folder.stderr
+        model = house.lore("up", ".", "--model", "nosuch", *more)
+        assert (model.returncode, "no model nosuch" in model.stderr) == (5, True), model.stderr
+        assert first.name in model.stderr
+
+
 def test_one_command_downloads_loads_and_answers_and_goes_on_where_the_line_broke(house, first, hub):
     own, address = hub
     own.cut = 1000

@@ -30,7 +30,8 @@ def now(*codices, pools=(POOL,), costs=COSTS, **more):
 def test_a_codex_whose_prefix_is_there_says_when_it_answers():
     share, words = readiness(DEMO, now(DEMO))
     assert (share, words) == (1.0, "ready, first token in about 197 ms")
-    assert readiness(DEMO, now(DEMO, costs={})) == (1.0, "ready")
+    for unknown in ({}, {**COSTS, "costs_known": 0.0}):
+        assert readiness(DEMO, now(DEMO, costs=unknown)) == (1.0, "ready")
 
 
 def test_one_that_is_computed_says_how_long_that_takes():
