@@ -162,7 +162,7 @@ def _asked_half(given: Remembered, parts: Parts, half: int) -> list[Loaded]:
         if parts.boost:
             for one in [loaded(store, names, question, parts) for question in others]:
                 told = {name: name in one.question.wanted for name in one.names}
-                store.shown(UID, {id: told[name] for id, name in names.items() if name in told})  # noqa: A001
+                store.count_shown(UID, {id: told[name] for id, name in names.items() if name in told})  # noqa: A001
         return [loaded(store, names, question, parts) for question in mine]
 
 

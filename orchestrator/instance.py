@@ -75,7 +75,7 @@ def written(paths: Paths) -> tuple[Path, ...]:
 def locked(folder: Path, socket: str) -> int:
     """The lock's descriptor; the file names the socket that is served."""
     try:
-        return taken(folder / LOCK, socket)
+        return lock_file(folder / LOCK, socket)
     except HeldError as held:
         raise used(folder, held.holder) from held
     except OSError as error:
@@ -104,7 +104,7 @@ def lock_of(socket: Path) -> Path:
     return socket.with_name(socket.name + ".lock")
 
 
-def taken(file: Path, about: str = "") -> int:
+def lock_file(file: Path, about: str = "") -> int:
     """The lock's descriptor: it is held until that is closed. Raises HeldError, OSError.
 
     The file is never removed: who opened it before would hold the lock of a file that nobody finds.

@@ -105,7 +105,7 @@ class ModelSwitch:
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
         if found.states == old.about.model.states and (await old.ready())[0]:
-            return ModelChange(model=named(old), changed=False, cold=())
+            return ModelChange(model=names_of(old), changed=False, cold=())
         if loads := old.loads.names():
             told = [name for name in loads if owner_of(name) is None]  # what others load is theirs
             what = ", ".join(told) or "a codex of another user"
@@ -120,7 +120,7 @@ class ModelSwitch:
                 f"{setting} cannot be loaded: {why}",
                 f"{before.model.path or 'the built-in model'} answers again; `lore model list` shows those at hand",
             )
-        return ModelChange(model=named(self._program), changed=True, cold=cold)
+        return ModelChange(model=names_of(self._program), changed=True, cold=cold)
 
     async def _end(self, program: Program, report: OnPhase) -> None:
         """Answers that run may end by themselves for a while; then they fail, and may be asked again."""
@@ -177,6 +177,6 @@ def with_identity(settings: Settings, default: str) -> Settings:
     return settings.model_copy(update={"identity": settings.identity.model_copy(update={"default": default})})
 
 
-def named(program: Program) -> ModelNames:
+def names_of(program: Program) -> ModelNames:
     model = program.about.model
     return ModelNames(name=model.setting, path=str(model.path), notice=model.notice)

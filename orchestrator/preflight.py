@@ -38,10 +38,10 @@ class Unusable:
 
 def unusable(loaded: LoadedSettings, paths: Paths) -> list[Unusable]:
     """Reads the headers of the models that are named."""
-    return list(found(loaded.settings, loaded.origins, paths))
+    return list(faults_of(loaded.settings, loaded.origins, paths))
 
 
-def found(settings: Settings, origins: Mapping[str, str], paths: Paths) -> Iterator[Unusable]:
+def faults_of(settings: Settings, origins: Mapping[str, str], paths: Paths) -> Iterator[Unusable]:
     for key, check in checks(settings, paths):
         try:
             check()

@@ -170,14 +170,16 @@ class Archive:
     ) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks that hold any of these words, best first; only in `paths` when given."""
         with self._reading(codex) as opened:
-            return () if opened is None or not query or n <= 0 else tuple(queries.found(opened, query, n, paths))
+            return () if opened is None or not query or n <= 0 else tuple(queries.best_chunks(opened, query, n, paths))
 
     def both(
         self, codex: str, query: Sequence[str], chunks: int, files: int
     ) -> tuple[Sequence[ChunkMatch], Sequence[FileMatch]]:
         """At most so many chunks, and so many files ranked as wholes, that hold any of these words; each best first."""
         with self._reading(codex) as opened:
-            return ((), ()) if opened is None or not query else queries.found_both(opened, query, chunks, files)
+            return (
+                ((), ()) if opened is None or not query else queries.best_chunks_and_files(opened, query, chunks, files)
+            )
 
     def exact(self, codex: str, text: str, n: int) -> tuple[ChunkMatch, ...]:
         """At most `n` chunks whose text holds this string as it is, case and punctuation too; '' is in none."""
@@ -195,7 +197,7 @@ class Archive:
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         """The chunks that define each of these names, sorted; names without one, or with more than 64, are left out."""
         with self._reading(codex) as opened:
-            return {} if opened is None else self._definitions(codex, opened).found(names)
+            return {} if opened is None else self._definitions(codex, opened).defining(names)
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         """The chunks at these places with their texts; places that are gone are left out."""

@@ -169,14 +169,14 @@ def held(opened: Tables) -> Mapping[str, str]:
     return {path: digest for path, digest in _pairs(opened.files) if of_chunks.get(path, digest) == digest}
 
 
-def found(opened: Tables, query: Sequence[str], n: int, paths: Sequence[str] | None = None) -> list[ChunkMatch]:
+def best_chunks(opened: Tables, query: Sequence[str], n: int, paths: Sequence[str] | None = None) -> list[ChunkMatch]:
     """The `n` chunks that hold any of the words best (BM25), ties in the order of path and line."""
     where = None if paths is None else among(paths)
     rows = _run(_ranked(opened.chunks, opened.row_cache, query, n, where))
     return _in_order(decode_match(row, score) for row, score in rows)
 
 
-def found_both(
+def best_chunks_and_files(
     opened: Tables, query: Sequence[str], chunks: int, files: int
 ) -> tuple[list[ChunkMatch], list[FileMatch]]:
     """The chunks, and the files as wholes in the order of path on a tie, that hold any of the words best."""
@@ -472,7 +472,7 @@ class Definitions:
                 self._names.extend(map(hash, names))
                 self._rows.extend((number, place.start, place.end) * len(names))
 
-    def found(self, names: Iterable[str]) -> dict[str, tuple[ChunkPlace, ...]]:
+    def defining(self, names: Iterable[str]) -> dict[str, tuple[ChunkPlace, ...]]:
         """The chunks that define each of these names, sorted; names without one, or with more than 64, are left out."""
         import numpy as np
 

@@ -23,7 +23,7 @@ from orchestrator.answering.client_tools import last_rules
 from orchestrator.answering.clients import ClientLedger
 from orchestrator.answering.grounding import AnswerSources, citations_of, used_of
 from orchestrator.answering.inference import Finished, Inference
-from orchestrator.answering.keeping import ClosedTurn, Remembered, SavedTurn, heard, saved
+from orchestrator.answering.keeping import ClosedTurn, Remembered, SavedTurn, heard_turn, saved
 from orchestrator.answering.ledger import excluded_memories
 from orchestrator.answering.parsing import AnswerParser, BoundParser
 from orchestrator.answering.preparing import Preparer
@@ -112,7 +112,7 @@ class Answers:
             state, deadline = RunState(time.monotonic()), deadline_of(ask)
             messages = split(ask.messages)  # what is no question is refused before it waits for a model
             asked = own_task(self._asked(ask, messages, state, deadline))
-            async with aclosing(self._engine.beside(asked, wait=ask.wait, told=state.waits)) as events:
+            async with aclosing(self._engine.with_waiting(asked, wait=ask.wait, told=state.waits)) as events:
                 async for event in events:
                     yield event
 
@@ -245,7 +245,7 @@ class Answers:
                 await self.preparer.recall.used(principal.uid, prepared.found.recalled, finished.text)
             if trace is not None and turn.session is not None and not turn.not_kept and principal.may("memory:write"):
                 self.preparer.conversations.sessions.may_be_told(turn.session.id)
-                kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, heard(prepared, trace)))
+                kept = replace(kept, noted=await asyncio.to_thread(self.memories.note, heard_turn(prepared, trace)))
         except LoreError as fault:
             log.warning("the memories of a turn were not kept: %s", fault.message)
             kept = replace(kept, fault=f"nothing was remembered of this turn: {fault.message}")

@@ -105,7 +105,7 @@ class CodexTools:
         turn = ctx.deps
         if turn.codex is None:
             return NO_CODEX
-        return told(await asyncio.to_thread(self.symbols_of, turn.codex.name, what, name), what, name)
+        return symbol_lines(await asyncio.to_thread(self.symbols_of, turn.codex.name, what, name), what, name)
 
     async def context_strategy(
         self, ctx: Context, query: str = "", char_count: int = 0, file_paths: Sequence[str] = ()
@@ -178,7 +178,7 @@ def _as_many_as_fit(text: list[str], first: int) -> Iterator[str]:
         yield whole if left >= 0 else f"{whole[:ROOM]} … cut, of {len(line):,} characters"
 
 
-def told(answer: SymbolAnswer, what: What, name: str) -> str:
+def symbol_lines(answer: SymbolAnswer, what: What, name: str) -> str:
     """One line a symbol, with its place: as many as a tool may give."""
     if not answer.symbols:
         if answer.meant:

@@ -84,7 +84,7 @@ def answer_of(finished: Finished) -> Message:
     )
 
 
-def heard(prepared: PreparedQuestion, trace: str) -> HeardTurn:
+def heard_turn(prepared: PreparedQuestion, trace: str) -> HeardTurn:
     """The turn as it is learned from: the words of the user, and the answer before them."""
     principal, codex = prepared.ask.principal, prepared.codex_state
     turns, karma = prepared.conversation.state.turns, prepared.conversation.karma

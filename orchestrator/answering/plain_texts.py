@@ -128,7 +128,7 @@ class PlainTexts:
         """Events until Continued. Closing the iterator cancels what runs. Raises LoreError."""
         with self.yielding.question(), self.questions.running():
             asked = own_task(self._continued(ask, deadline_of(ask)))
-            async with aclosing(EngineWait(self.client, self.yielding).beside(asked, wait=ask.wait)) as events:
+            async with aclosing(EngineWait(self.client, self.yielding).with_waiting(asked, wait=ask.wait)) as events:
                 async for event in events:
                     yield event
 

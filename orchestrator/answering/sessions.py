@@ -163,7 +163,7 @@ class SessionStore:
                     (self.last_number + 1, chosen, uid, codex, now, now),
                 )
             except CONFLICTS:
-                raise taken(chosen) from None
+                raise name_in_use(chosen) from None
             self.last_number += 1
             found = self.row(uid, chosen)
         assert found is not None
@@ -277,7 +277,7 @@ class SessionStore:
         told = dict(self.read("SELECT session, told FROM episodes"))
         return [(one, told[one.id]) for one in found]
 
-    def told(self, session: int, messages: int) -> None:
+    def mark_told(self, session: int, messages: int) -> None:
         """An episode tells of so many."""
         with self.writing() as database:
             database.execute("UPDATE episodes SET told = ? WHERE session = ?", (messages, session))
@@ -289,7 +289,7 @@ class SessionStore:
             try:
                 database.execute("UPDATE sessions SET name = ? WHERE id = ?", (checked_name(new), session.id))
             except CONFLICTS:
-                raise taken(new) from None
+                raise name_in_use(new) from None
 
     def drop(self, uid: int, name: str) -> None:
         """Forgets the conversation and its turns. Raises NotFound."""
@@ -357,7 +357,7 @@ def title_of(text: str) -> str:
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"
 
 
-def taken(name: str) -> Conflict:
+def name_in_use(name: str) -> Conflict:
     return Conflict(f"you have a session {name} already", "choose another name, or drop that one")
 
 

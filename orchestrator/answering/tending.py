@@ -52,4 +52,4 @@ class Tending:
         episode = episode_of(past)
         if episode is not None:
             self.memories.add(episode)
-        self.sessions.told(session.id, len(turns))
+        self.sessions.mark_told(session.id, len(turns))

@@ -82,7 +82,7 @@ class EngineWait:
     client: EngineClient
     yielding: Yielding
 
-    async def beside(
+    async def with_waiting(
         self, events: AsyncGenerator[T], *, wait: bool, told: Callable[[Waiting | None], None] = lambda _: None
     ) -> AsyncGenerator[T | Waiting]:
         """The events, and until the answer begins also that it waits for the engine; `told` hears of each such moment.

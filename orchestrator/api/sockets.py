@@ -13,7 +13,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.instance import HeldError, lock_of, served, taken
+from orchestrator.instance import HeldError, lock_file, lock_of, served
 from orchestrator.settings import SettingsError
 
 FIRST_FD = 3  # SD_LISTEN_FDS_START
@@ -90,7 +90,7 @@ def locked(path: Path) -> int:
     """The descriptor of the lock beside a socket; open for as long as the daemon lives."""
     file = lock_of(path)
     try:
-        return taken(file)
+        return lock_file(file)
     except HeldError as held:
         raise served(path, held.holder) from None
     except OSError as error:

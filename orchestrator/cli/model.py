@@ -92,7 +92,7 @@ def show(
     socket: given.Socket = None,
 ) -> None:
     """Shows what a model is, what it costs, where its prompts' blocks go, and whether the settings suit it."""
-    asked = named(name) if name else ""
+    asked = setting_named(name) if name else ""
     if measure:
         measure_kv(asked, codex, Daemon(socket))
     if daemon := running(socket):
@@ -150,7 +150,7 @@ def running(socket: str | None) -> Daemon | None:
         return None
 
 
-def named(asked: str) -> str:
+def setting_named(asked: str) -> str:
     """A model's name, or the path of a GGUF file in full. Raises Failure for a path to anything else."""
     path = path_of(asked)
     if "/" not in asked and not (path.suffix == ".gguf" and path.is_file()):

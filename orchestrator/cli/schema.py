@@ -22,10 +22,10 @@ def schema(of: Of = None) -> None:
     import json
 
     wanted = " ".join(of or ()).removeprefix("lore ")
-    result(json.dumps(found(wanted), indent=2) if wanted else "\n".join([OPENAPI, *names()]))
+    result(json.dumps(schema_of(wanted), indent=2) if wanted else "\n".join([OPENAPI, *names()]))
 
 
-def found(wanted: str) -> dict[str, Any]:
+def schema_of(wanted: str) -> dict[str, Any]:
     """Raises Failure for a command that prints no JSON."""
     if wanted == OPENAPI:
         from orchestrator.api.app import routes

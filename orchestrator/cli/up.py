@@ -100,7 +100,7 @@ def up(
 def chosen(name: str | None, socket: str | None, *, yes: bool) -> ChosenModel:
     """The model that is named, or that is in use, or that somebody takes of those for this machine. Raises Failure."""
     if name is not None:
-        return named(name)
+        return model_named(name)
     if setting := in_use(socket):
         note(f"the model is {setting}; another one: lore up --model NAME")
         return ChosenModel(setting, kept=True)
@@ -119,7 +119,7 @@ def in_use(socket: str | None) -> str:
     return "" if setting.startswith("builtin:") else setting
 
 
-def named(name: str) -> ChosenModel:
+def model_named(name: str) -> ChosenModel:
     """Raises Failure for what is neither in the table nor on a hub nor at hand."""
     from orchestrator.errors import NotFound
     from orchestrator.model.model_file import setting_of

@@ -82,7 +82,7 @@ class _BuildSource:
     notices: tuple[str, ...]
     outlined: dict[str, Outlined] = field(default_factory=dict)  # by path, filled as files are needed
 
-    def view(self, tier: str, pieces: tuple[CodexPiece, ...]) -> CodexView:
+    def view(self, coverage: str, pieces: tuple[CodexPiece, ...]) -> CodexView:
         tree = self.generation.state
         return CodexView(
             name=self.codex.name,
@@ -90,7 +90,7 @@ class _BuildSource:
             generation=self.generation.number,
             branch=tree.branch or "",
             revision=tree.revision or "",
-            tier=tier,
+            tier=coverage,
             pieces=pieces,
         )
 
@@ -234,7 +234,7 @@ class CodexBuilder:
         if (
             brought is not None
             and brought.made.levels
-            and brought.tier == coverage
+            and brought.coverage == coverage
             and brought.is_of(source.generation)
         ):
             self.store.freeze(name, number, coverage, brought.made)
@@ -244,17 +244,16 @@ class CodexBuilder:
         self, source: "_BuildSource", brought: BroughtLevels, decision: CoverageDecision
     ) -> tuple[str, ...]:
         """Why its prefix is computed here all the same, or a part of it. It is expected no more but in another coverage."""
-        name, tier = source.codex.name, decision.coverage
+        name, coverage = source.codex.name, decision.coverage
         if not brought.is_of(source.generation):
             self.store.expect_no_more(name)
             return ("the imported prefix is of other files: from the first that differs it is computed",)
-        if brought.tier != tier:
-            told = (
-                f"the imported prefix has the coverage {brought.tier}, and this codex has {tier} here: it is computed"
-            )
-            return (f"{told}; `lore load` with --tier {brought.tier} asks for the imported one",)
+        if brought.coverage != coverage:
+            was = brought.coverage
+            told = f"the imported prefix has the coverage {was}, and this codex has {coverage} here: it is computed"
+            return (f"{told}; `lore load` with --tier {was} asks for the imported one",)
         self.store.expect_no_more(name)
-        levels = self.store.frozen(name, source.generation.number).get(tier)
+        levels = self.store.frozen(name, source.generation.number).get(coverage)
         if not brought.made.levels or levels == brought.made:
             return ()
         told = (
@@ -313,16 +312,16 @@ class CodexBuilder:
         report: OnProgress,
     ) -> tuple[CodexView, int, CoverageDecision]:
         """Each file at its level: those that are frozen with the generation, as long as they are kept."""
-        codex, number, tier = source.codex.name, source.generation.number, decision.coverage
-        frozen = self.store.frozen(codex, number).get(tier)
+        codex, number, coverage = source.codex.name, source.generation.number, decision.coverage
+        frozen = self.store.frozen(codex, number).get(coverage)
         if frozen is not None:
-            view = await asyncio.to_thread(self._view_at, source, tier, frozen.levels, report)
+            view = await asyncio.to_thread(self._view_at, source, coverage, frozen.levels, report)
             tokens = await self._count(view, identity, silent)
             if decision.keeps(tokens, frozen.tokens):
                 return view, tokens, replace(decision, tokens=min(frozen.tokens, decision.limit))
         chosen = await asyncio.to_thread(self._levels, source, whole, decision, heading, report)
-        self.store.freeze(codex, number, tier, FrozenLevels(chosen, decision.tokens))
-        view = await asyncio.to_thread(self._view_at, source, tier, chosen, report)
+        self.store.freeze(codex, number, coverage, FrozenLevels(chosen, decision.tokens))
+        view = await asyncio.to_thread(self._view_at, source, coverage, chosen, report)
         return view, await self._count(view, identity, silent), decision
 
     def _levels(
@@ -345,14 +344,14 @@ class CodexBuilder:
         chosen = grading.of_map(budget, lines) if is_map else grading.with_whole_files(budget)
         return "".join(str(int(chosen.get(one.path, FileLevel.NOTHING))) for one in entries)
 
-    def _view_at(self, source: "_BuildSource", tier: Coverage, chosen: str, report: OnProgress) -> CodexView:
+    def _view_at(self, source: "_BuildSource", coverage: Coverage, chosen: str, report: OnProgress) -> CodexView:
         entries = source.generation.entries
         shown = [(one, FileLevel(int(digit))) for one, digit in zip(entries, chosen, strict=True) if digit != "0"]
         known = self._outlined(source, [one for one, level in shown if level is not FileLevel.FULL], report)
         whole = self.library.catalog.documents([one for one, level in shown if level is FileLevel.FULL])
         bodies = {one.path: whole_piece(one) for one in whole}
         pieces = (bodies.get(one.path) or known[one.path].piece(one.path, level) for one, level in shown)
-        return source.view("map" if tier is Coverage.MAP else "skeleton", tuple(pieces))
+        return source.view("map" if coverage is Coverage.MAP else "skeleton", tuple(pieces))
 
     def _outlined(
         self, source: "_BuildSource", entries: Sequence[FileEntry], report: OnProgress

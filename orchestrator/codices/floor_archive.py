@@ -21,7 +21,7 @@ from codex.errors import BadName
 from codex.reload_match import valid_name
 from orchestrator.engine.checkpoints.coding import DamagedCheckpoint
 from orchestrator.engine.checkpoints.file import SUFFIX, SegmentHeader, checked
-from orchestrator.engine.checkpoints.store import named
+from orchestrator.engine.checkpoints.store import checkpoint_name
 from orchestrator.errors import InvalidRequest, LoreError, OverBudget
 from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.places import VERSION
@@ -188,7 +188,7 @@ def looked_at(path: Path) -> tuple[SegmentHeader, int]:
 def goes_on(header: SegmentHeader, name: str, root: str, parent: str, at: int) -> bool:
     """Whether it is the floor's segment of this name at this place: one of a conversation is named on other ground."""
     place = (header.root, header.name, header.parent, header.start, header.end)
-    return place == (root, name, parent, at, at + len(header.ids)) and named(parent, header.ids) == name
+    return place == (root, name, parent, at, at + len(header.ids)) and checkpoint_name(parent, header.ids) == name
 
 
 # -- the archive as bytes

@@ -119,16 +119,16 @@ class FloorFiles:
             raise LoreError(told, "lore stats cache shows the disk; storage.checkpoint_disk bounds it")
         folder = self._folder(info)
         sizes = await asyncio.to_thread(lambda: [looked_at(folder / f"{name}{SUFFIX}")[1] for name in found.names])
-        tier = state.decision.coverage
+        coverage = state.decision.coverage
         frozen = await asyncio.to_thread(self._states.frozen, state.name, state.generation.number)
-        made = frozen.get(tier, FrozenLevels("", 0))
+        made = frozen.get(coverage, FrozenLevels("", 0))
         return Manifest(
             root=info.fingerprint,
             parts=dict(info.kv_parts),
             model=info.name,
             codex=state.name,
             state=state.generation.label(),
-            tier=tier.value,
+            tier=coverage.value,
             identity=held.key.identity.name,
             identity_version=held.key.identity.version,
             tokens=held.floor.tokens,

@@ -150,10 +150,10 @@ class CodexLoader:
         finally:
             ready.cancel()
 
-    async def _built(self, name: str, tier: str | None, load: "RunningLoad") -> CodexState:
+    async def _built(self, name: str, coverage: str | None, load: "RunningLoad") -> CodexState:
         """Raises OverBudget, InvalidRequest where this load itself asks for a coverage that cannot be; one that an earlier
         load, the settings or the codex ask for gives way, with a notice."""
-        strict = tier not in (None, "auto")
+        strict = coverage not in (None, "auto")
         try:
             return await self.residents.build(name, load.report_of_thread(load.check), strict=strict, release=False)
         except (OverBudget, InvalidRequest) as fault:

@@ -143,8 +143,8 @@ class ResidentCodices:
     ) -> CodexState:
         room, identity = await self._room(name), self._identities.newest(name)
         with translated():
-            tier = (await asyncio.to_thread(self._store.wishes, name)).tier
-            forced = self._forced_by_settings if tier is None else coverage_named(tier)
+            coverage = (await asyncio.to_thread(self._store.wishes, name)).coverage
+            forced = self._forced_by_settings if coverage is None else coverage_named(coverage)
             return await self._builder.built(name, room, identity, report, forced, keep, strict=strict)
 
     async def _room(self, name: str) -> FloorRoom:

@@ -66,7 +66,7 @@ class ResidentIdentity:
 class Wishes:
     """What loads asked for, until another load says otherwise. None: nothing."""
 
-    tier: str | None = None
+    coverage: str | None = None
     watch: bool | None = None
 
 
@@ -84,18 +84,18 @@ class BroughtLevels:
     in a coverage that chooses among no files."""
 
     files: str
-    tier: str
+    coverage: str
     made: FrozenLevels
 
     @staticmethod
-    def of(order: Sequence[tuple[str, str]], tier: str, made: FrozenLevels) -> "BroughtLevels":
+    def of(order: Sequence[tuple[str, str]], coverage: str, made: FrozenLevels) -> "BroughtLevels":
         """`order`: paths with the digests of their texts."""
-        return BroughtLevels(hashlib.sha256(json.dumps([*map(list, order)]).encode()).hexdigest(), tier, made)
+        return BroughtLevels(hashlib.sha256(json.dumps([*map(list, order)]).encode()).hexdigest(), coverage, made)
 
     def is_of(self, generation: Generation) -> bool:
         """Whether the generation has the same files in the same order."""
         order = [(one.path, one.digest) for one in generation.entries]
-        return self == BroughtLevels.of(order, self.tier, self.made)
+        return self == BroughtLevels.of(order, self.coverage, self.made)
 
 
 class CodexStateStore:
@@ -112,17 +112,17 @@ class CodexStateStore:
 
     # -- what users asked for
 
-    def wish(self, codex: str, tier: str | None = None, watch: bool | None = None) -> None:
+    def wish(self, codex: str, coverage: str | None = None, watch: bool | None = None) -> None:
         """Remembers what a load asked for; 'auto' takes an earlier coverage back, None leaves what was wished before."""
         wished: dict[str, object] = {} if watch is None else {"watch": watch}
-        if tier is not None:
-            wished["tier"] = None if tier == "auto" else tier
+        if coverage is not None:
+            wished["tier"] = None if coverage == "auto" else coverage
         if wished:
             self._write(codex, note(codex, **wished))
 
     def rewish(self, codex: str, wishes: Wishes) -> None:
         """These alone, whatever was wished since."""
-        self._write(codex, note(codex, tier=wishes.tier, watch=wishes.watch))
+        self._write(codex, note(codex, tier=wishes.coverage, watch=wishes.watch))
 
     def wishes(self, codex: str) -> Wishes:
         rows = self._read("SELECT tier, watch FROM noted WHERE codex = ?", codex)
@@ -200,38 +200,40 @@ class CodexStateStore:
 
     # -- what floors were made of
 
-    def freeze(self, codex: str, generation: int, tier: str, made: FrozenLevels) -> None:
+    def freeze(self, codex: str, generation: int, coverage: str, made: FrozenLevels) -> None:
         """From now on these are the levels of this generation in this coverage; those of older ones are forgotten.
 
         Where they cannot be written they hold until the program ends: a question needs no more, and must not fail.
         """
-        row = (codex, tier, generation, made.tokens, made.levels)
+        row = (codex, coverage, generation, made.tokens, made.levels)
         insert = execution("INSERT OR REPLACE INTO frozen VALUES (?, ?, ?, ?, ?)", *row)
         if self._written(codex, insert, f"which files of {codex} are whole is chosen anew after a restart"):
-            self._unkept.pop((codex, tier), None)
+            self._unkept.pop((codex, coverage), None)
         else:
-            self._unkept[codex, tier] = generation, made
+            self._unkept[codex, coverage] = generation, made
 
     def frozen(self, codex: str, generation: int) -> dict[str, FrozenLevels]:
         """Of this generation, by coverage."""
         query = "SELECT tier, levels, tokens FROM frozen WHERE codex = ? AND generation = ?"
         rows = self._read(query, codex, generation)
-        unkept = {tier: made for (name, tier), (of, made) in self._unkept.items() if (name, of) == (codex, generation)}
-        return {tier: FrozenLevels(*kept) for tier, *kept in rows} | unkept
+        unkept = {
+            coverage: made for (name, coverage), (of, made) in self._unkept.items() if (name, of) == (codex, generation)
+        }
+        return {coverage: FrozenLevels(*kept) for coverage, *kept in rows} | unkept
 
     # -- how a floor was made that came from elsewhere
 
     def expect(self, codex: str, brought: BroughtLevels) -> None:
         """For the next load under this name."""
-        row = (codex, brought.files, brought.tier, brought.made.tokens, brought.made.levels)
+        row = (codex, brought.files, brought.coverage, brought.made.tokens, brought.made.levels)
         self._write(codex, execution("INSERT OR REPLACE INTO brought VALUES (?, ?, ?, ?, ?)", *row))
 
     def expected(self, codex: str) -> BroughtLevels | None:
         rows = self._read("SELECT files, tier, levels, tokens FROM brought WHERE codex = ?", codex)
         if not rows:
             return None
-        files, tier, levels, tokens = rows[0]
-        return BroughtLevels(files, tier, FrozenLevels(levels, tokens))
+        files, coverage, levels, tokens = rows[0]
+        return BroughtLevels(files, coverage, FrozenLevels(levels, tokens))
 
     def expect_no_more(self, codex: str) -> None:
         """It was used, or can be of no use."""
@@ -373,6 +375,6 @@ def take_back(library: Library, store: CodexStateStore, was: StateBeforeLoad) ->
         return
     library.take_back(found)
     store.rewish(was.name, was.wishes)
-    for tier, made in was.frozen.items():
+    for coverage, made in was.frozen.items():
         assert was.number is not None, "levels are frozen with a generation"
-        store.freeze(was.name, was.number, tier, made)
+        store.freeze(was.name, was.number, coverage, made)

@@ -206,7 +206,7 @@ class Recall:
         if searched:
             marked = {one.id: referenced(one.text, answer) for one in searched}
             counts = replace(recalled.counts, turns=1, shown=len(marked), referenced=sum(marked.values()))
-            await asyncio.to_thread(self.store.shown, uid, marked, None, counts)
+            await asyncio.to_thread(self.store.count_shown, uid, marked, None, counts)
 
     def _asked(self, question: RecallQuestion, pinned: PinnedKarma | None) -> _Asked:
         frame, intent = _frame(question, pinned), intent_of(question.text)

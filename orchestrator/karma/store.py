@@ -231,7 +231,7 @@ class MemoryStore:
             deleted = database.execute(f"DELETE FROM memories WHERE {condition}", (*states, Kind.DECISION, before))  # noqa: S608
             return deleted.rowcount
 
-    def shown(
+    def count_shown(
         self, uid: int, referenced: Mapping[str, bool], at: float | None = None, counts: TurnCounts | None = None
     ) -> None:
         """These memories, by id, were shown once more; true where the answer used them. `counts`: of the turn."""

@@ -273,7 +273,7 @@ class ContextMeter:
         """Length by length, what is not known yet. A floor is dropped when the next one, which it begins, is computed."""
         chat, measured = await self.model(), await self._measured()
         window = self.machine.longest
-        measured = begun(Measurement(limit=measured.limit) if again else measured, window)
+        measured = with_lengths(Measurement(limit=measured.limit) if again else measured, window)
         lengths, held = measured.fitting(window), list[str]()
         asked = Asked(self.client, chat, measured.lengths)
         await asyncio.to_thread(self.file.put, self._key, measured)
@@ -323,7 +323,7 @@ class ContextMeter:
         return await asyncio.to_thread(self.file.get, self._key)
 
 
-def begun(measured: Measurement, window: int) -> Measurement:
+def with_lengths(measured: Measurement, window: int) -> Measurement:
     """With lengths. Raises InvalidRequest for a window too short to tell."""
     if not measured.fitting(window):
         least = 2 * needles.SHORTEST + needles.RESERVE

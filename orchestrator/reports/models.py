@@ -90,12 +90,12 @@ def models_here(settings: Settings, paths: Paths) -> list[ModelRow]:
 def model_here(name: str, settings: Settings, paths: Paths) -> ModelReport:
     """`lore model show` without a daemon. `name` '' is the configured model. Raises NotFound."""
     known = known_here(settings, paths.models)
-    found = named(known, name, anywhere=True) if name else known[0]
+    found = model_named(known, name, anywhere=True) if name else known[0]
     here = conditions_here(settings, paths, partial(kept_sizes, paths.codices))
     return described(found, header_of(found), here, KvLosses(paths.data), loaded=False)
 
 
-def named(known: Sequence[AtHand], name: str, *, anywhere: bool) -> AtHand:
+def model_named(known: Sequence[AtHand], name: str, *, anywhere: bool) -> AtHand:
     """`anywhere`: also a file outside the models folder, by its full path. Raises NotFound."""
     found = chosen(known, name) or (lying_at(name) if anywhere else None)
     if found is None:

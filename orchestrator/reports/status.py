@@ -145,7 +145,7 @@ class About:
 
     async def one_model(self, name: str, *, anywhere: bool = False) -> ModelReport:
         """Everything about one; `anywhere`: also of a file outside the models folder, by its full path. Raises NotFound."""
-        found = models.named(await asyncio.to_thread(self._known), name, anywhere=anywhere)
+        found = models.model_named(await asyncio.to_thread(self._known), name, anywhere=anywhere)
         here, loaded = self._conditions(), found.path == self.model.path
         return await asyncio.to_thread(
             lambda: models.described(found, header_of(found), here, self.losses, loaded=loaded)

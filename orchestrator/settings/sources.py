@@ -181,10 +181,10 @@ def refusal(fault: Mapping[str, Any], origins: Mapping[str, str]) -> SettingsErr
             f"the nearest is {likely[0]}" if likely else f"write one of them, or leave out {key}",
         )
     words = "should be a table" if kind in ("dict_type", "model_type") else wording(kind, message, context)
-    return SettingsError(f"{origin}: {key} {words}", f"{taken(key)}`lore config show` lists every range")
+    return SettingsError(f"{origin}: {key} {words}", f"{range_words(key)}`lore config show` lists every range")
 
 
-def taken(key: str) -> str:
+def range_words(key: str) -> str:
     """`model.context takes ≥ 512 | auto; `, as far as its range is known."""
     found = next((field for name, field, _ in leaves(Settings()) if name == key), None)
     return f"{key} takes {range_of(found)}; " if found is not None and range_of(found) else ""

@@ -10,7 +10,7 @@ from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
-from orchestrator.engine.checkpoints.store import CheckpointStore, Index, named
+from orchestrator.engine.checkpoints.store import CheckpointStore, Index, checkpoint_name
 from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSEEN, PrefillCost
 
@@ -125,7 +125,7 @@ def test_what_the_machine_taught_decides_between_old_and_deep_and_young_and_shal
 
 def chain(kind: int, length: int, start: int = 0, parent: str = "root") -> SegmentHeader:
     ids = array("I", [kind] * length)
-    return SegmentHeader("root", named(parent, ids), parent, start, start + length, ids)
+    return SegmentHeader("root", checkpoint_name(parent, ids), parent, start, start + length, ids)
 
 
 def leaving(index: Index, price: PrefillCost) -> list[str]:

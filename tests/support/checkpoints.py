@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import CUT, segments
-from orchestrator.engine.checkpoints.store import CheckpointStore, named
+from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 
 IDS = array("I", range(8 * CUT))
 STATE = b"s" * 1000
@@ -19,7 +19,7 @@ def header(number: int, root: str = "root") -> SegmentHeader:
 def alone(number: int) -> SegmentHeader:
     """A segment that goes on from no other."""
     ids = array("I", [number] * CUT)
-    return SegmentHeader("root", named("root", ids), "root", 0, CUT, ids)
+    return SegmentHeader("root", checkpoint_name("root", ids), "root", 0, CUT, ids)
 
 
 def store(folder: Path, budget: int = 1 << 20, root: str = "root") -> CheckpointStore:

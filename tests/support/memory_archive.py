@@ -132,7 +132,7 @@ class MemoryArchive:
     def definitions(self, codex: str, names: Iterable[str]) -> Mapping[str, tuple[ChunkPlace, ...]]:
         defined = Definitions()
         defined.replace((), ((_place(one), one.chunk.names) for one in self._files(codex).chunks()))
-        return defined.found(names)
+        return defined.defining(names)
 
     def at(self, codex: str, places: Sequence[ChunkPlace]) -> Mapping[ChunkPlace, tuple[ChunkMatch, str]]:
         asked = set(places)

@@ -39,7 +39,7 @@ from orchestrator.engine.cache.tree import (
     path_of,
 )
 from orchestrator.engine.checkpoints.file import SegmentHeader
-from orchestrator.engine.checkpoints.store import CheckpointStore, named
+from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 from orchestrator.engine.costs import TimeBudget
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 
@@ -323,7 +323,7 @@ def boundary(ids: "array[int]", cut: int, owner: int, depth: int, known: Boundar
     for begin, end in spans(cut, depth + CUT, start):
         if end > depth:
             break
-        parent, start = named(ground(parent, begin, cut, owner), ids[begin:end]), end
+        parent, start = checkpoint_name(ground(parent, begin, cut, owner), ids[begin:end]), end
     return Boundary(parent, start)
 
 
@@ -336,7 +336,7 @@ def segments_from(known: Boundary, ids: "array[int]", cut: int, owner: int, upto
     """Those behind a boundary that is known: naming 32k tokens takes 2 ms."""
     parent = known.parent
     for start, end in spans(cut, upto, known.start):
-        name = named(ground(parent, start, cut, owner), ids[start:end])
+        name = checkpoint_name(ground(parent, start, cut, owner), ids[start:end])
         yield Segment(name, parent, start, end)
         parent = name
 
@@ -375,6 +375,6 @@ def find(headers: Iterable[SegmentHeader], ground: str, ids: "array[int]", at: i
     best: tuple[SegmentHeader, int] | None = None
     for header in headers:
         shared = common_prefix(header.ids, ids, at) if header.start == at else 0
-        if shared > (best[1] if best else 0) and named(ground, header.ids) == header.name:
+        if shared > (best[1] if best else 0) and checkpoint_name(ground, header.ids) == header.name:
             best = header, shared
     return best

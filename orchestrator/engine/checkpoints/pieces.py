@@ -23,7 +23,7 @@ from orchestrator.engine.cache.tree import (
 )
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import CheckpointManager, Saving, Segment, SegmentManager, ground
-from orchestrator.engine.checkpoints.store import CheckpointStore, named
+from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 from orchestrator.engine.costs import TimeBudget, endless
 from orchestrator.engine.messages import PrefillCost, Reuse, Tier
 
@@ -98,7 +98,7 @@ class PieceManager(CheckpointManager):
         if start == node.end or (tail and start < path.cut):
             return  # saved already, or behind a floor that is not
         parent, ids = (pieces[-1].name if pieces else self.store.root), path.ids[start:]
-        name = named(ground(parent, start, path.cut, path.owner), ids)
+        name = checkpoint_name(ground(parent, start, path.cut, path.owner), ids)
         if self.store.holds(name):
             return
         if not self.store.takes_one():
@@ -209,7 +209,8 @@ class PieceManager(CheckpointManager):
             for piece in self.store.continuations(parent)
             if piece.start == at < piece.end <= most and common_prefix(piece.ids, path.ids, at) == len(piece.ids)
         ]
-        return [piece for piece in fitting if named(ground(parent, at, path.cut, path.owner), piece.ids) == piece.name]
+        below = ground(parent, at, path.cut, path.owner)
+        return [piece for piece in fitting if checkpoint_name(below, piece.ids) == piece.name]
 
 
 def end_of(pieces: Sequence[SegmentHeader]) -> int:

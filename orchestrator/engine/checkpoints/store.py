@@ -403,10 +403,10 @@ def most_of(budget: int) -> int:
 
 def is_floor(header: SegmentHeader) -> bool:
     """Whether a segment behind a floor's end is a longer floor's."""
-    return header.name == named(header.parent, header.ids)
+    return header.name == checkpoint_name(header.parent, header.ids)
 
 
-def named(parent: str, ids: "array[int]") -> str:
+def checkpoint_name(parent: str, ids: "array[int]") -> str:
     """The name of the segment of these ids behind the one called `parent`."""
     digest = hashlib.sha256(parent.encode())
     digest.update(ids)

@@ -123,7 +123,7 @@ def planned(
 
 def want_of(ticket: Ticket, waiting: Iterable[Ticket], pool: int, tokens: int) -> Want:
     """Served as it is due itself, or as one who waits for what it computes."""
-    background, due = min((one.came[0], one.due) for one in (ticket, *waiting))
+    background, due = min((one.arrival[0], one.due) for one in (ticket, *waiting))
     return Want(background, due, ticket.number, pool, tokens)
 
 

@@ -168,7 +168,7 @@ class Ticket:
         return Wanted(Path(self.ids, self.cut, self.job.owner), limit, self.restored)
 
     @property
-    def came(self) -> Order:
+    def arrival(self) -> Order:
         """Its own place in the line."""
         return self.job.urgency is Urgency.BACKGROUND, self.in_line
 
@@ -255,7 +255,7 @@ class Reporting:
 def in_order(tickets: Mapping[int, Ticket]) -> list[Ticket]:
     """As they are served: each as it came, or in the place of one who waits for what it computes."""
     waiting = waiting_for(tickets)
-    return sorted(tickets.values(), key=lambda one: min(each.came for each in (one, *waiting.get(one.number, ()))))
+    return sorted(tickets.values(), key=lambda one: min(each.arrival for each in (one, *waiting.get(one.number, ()))))
 
 
 def waiting_for(tickets: Mapping[int, Ticket]) -> dict[int, list[Ticket]]:

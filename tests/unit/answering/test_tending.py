@@ -134,7 +134,7 @@ def test_who_may_not_write_memories_and_a_setting_make_no_episodes(house: House)
 def test_a_tending_that_broke_off_doubles_nothing(house: House) -> None:
     number = house.talk(FIRST, SECOND)
     assert len(house.tend()) == 1
-    house.sessions.told(number, 0)
+    house.sessions.mark_told(number, 0)
     assert len(house.tend(0)) == 1
 
 

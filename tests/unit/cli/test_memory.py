@@ -73,7 +73,7 @@ def test_it_is_shown_how_often_and_when_last_a_model_was_shown_it(lore, lorekeep
     (one,) = lorekeep.service.records.learned.all_of(ME)
     assert re.search(r"^shown +never$", lore("memory", "show", one.id).stdout, re.MULTILINE)
     for at in (1_700_000_000.0, 1_700_000_060.0):
-        lorekeep.service.records.learned.store.shown(ME, {one.id: True}, at=at)
+        lorekeep.service.records.learned.store.count_shown(ME, {one.id: True}, at=at)
     last = datetime.fromtimestamp(1_700_000_060).astimezone().strftime("%Y-%m-%d %H:%M")
     assert re.search(rf"^shown +2 times, last {last}$", lore("memory", "show", one.id).stdout, re.MULTILINE)
 

@@ -184,7 +184,7 @@ def test_levels_that_cannot_be_written_are_the_same_until_the_program_ends(disk:
     ledger.freeze("a", 2, "map", many)
     assert (ledger.frozen("a", 2), ledger.frozen("a", 1)) == ({"map": many}, {"map": old})
     with pytest.raises(DiskFull, match="no room left"):
-        ledger.wish("a", tier="map")
+        ledger.wish("a", coverage="map")
     empty(disk)
     ledger.freeze("a", 3, "map", new)
     assert (ledger.frozen("a", 2), ledger.frozen("a", 3)) == ({}, {"map": new})
@@ -194,7 +194,7 @@ def test_levels_that_cannot_be_written_are_the_same_until_the_program_ends(disk:
 def test_a_codex_can_be_dropped_from_a_full_disk_and_leaves_nothing_to_the_next_of_its_name(disk: Path) -> None:
     ledger = CodexStateStore(disk / "ledger.sqlite3")
     for name in ("a", "b"):
-        ledger.wish(name, tier="map")
+        ledger.wish(name, coverage="map")
         ledger.asked(name, ["x.py"])
         ledger.freeze(name, 1, "map", FrozenLevels("1", 10))
     fill(disk)

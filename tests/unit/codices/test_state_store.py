@@ -37,10 +37,10 @@ def test_levels_are_those_of_one_generation_and_coverage_also_after_a_restart(tm
 def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     assert ledger.wishes("a") == Wishes()
-    ledger.wish("a", tier="map", watch=False)
+    ledger.wish("a", coverage="map", watch=False)
     ledger.wish("a")
     assert CodexStateStore(tmp_path / "l.sqlite3").wishes("a") == Wishes("map", False)
-    ledger.wish("a", tier="auto")
+    ledger.wish("a", coverage="auto")
     assert ledger.wishes("a") == Wishes(None, False)
     ledger.wish("a", watch=True)
     assert ledger.wishes("a") == Wishes(None, True)
@@ -48,7 +48,7 @@ def test_a_wish_stands_until_another_load_says_otherwise(tmp_path):
 
 def test_wishes_that_are_taken_back_leave_none_of_the_later_ones(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
-    ledger.wish("a", tier="map", watch=True)
+    ledger.wish("a", coverage="map", watch=True)
     ledger.rewish("a", Wishes("full", None))
     assert ledger.wishes("a") == Wishes("full", None)
     ledger.rewish("b", Wishes())
@@ -59,7 +59,7 @@ def test_a_dropped_codex_is_forgotten(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     ledger.asked("a", ["x.py"])
     ledger.freeze("a", 1, "map", LEVELS)
-    ledger.wish("a", tier="map")
+    ledger.wish("a", coverage="map")
     ledger.forget("a")
     assert (dict(ledger.touched("a")), ledger.frozen("a", 1), ledger.wishes("a")) == ({}, {}, Wishes())
 
@@ -67,7 +67,7 @@ def test_a_dropped_codex_is_forgotten(tmp_path):
 def test_what_was_noted_of_codices_that_are_no_more_is_forgotten(tmp_path):
     ledger = CodexStateStore(tmp_path / "l.sqlite3")
     for name in ("a", "b", "c"):
-        ledger.wish(name, tier="map")
+        ledger.wish(name, coverage="map")
     ledger.asked("d", ["x.py"])
     assert ledger.noted() == {"a", "b", "c", "d"}
     library = Library(tmp_path / "codices")

@@ -133,7 +133,7 @@ def test_one_user_never_counts_for_another(store: MemoryStore, clock: Clock) -> 
 def test_figures_outlast_the_daemon(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "kept.sqlite3"
     first = MemoryStore(path, clock)
-    first.shown(ME, {}, counts=TurnCounts(turns=4, refreshes=1))
+    first.count_shown(ME, {}, counts=TurnCounts(turns=4, refreshes=1))
     first.close()
     again = MemoryStore(path, clock)
     assert figures(again, clock)["refreshes"] == 0.25
@@ -141,10 +141,10 @@ def test_figures_outlast_the_daemon(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_what_is_older_than_30_days_counts_no_more_and_is_dropped(store: MemoryStore, clock: Clock) -> None:
-    store.shown(ME, {}, counts=TurnCounts(turns=1, refreshes=1))
+    store.count_shown(ME, {}, counts=TurnCounts(turns=1, refreshes=1))
     clock.now += 31 * DAY_S
     assert store.turn_counts(ME) == TurnCounts()
-    store.shown(ME, {}, counts=TurnCounts(turns=2))
+    store.count_shown(ME, {}, counts=TurnCounts(turns=2))
     assert store.read("SELECT count(*) FROM days") == [(1,)]
 
 
@@ -223,7 +223,7 @@ def test_the_sum_of_turns_is_what_was_counted_turn_by_turn(turns: list[TurnCount
     clock = Clock()
     store = MemoryStore(own_folder() / "memories.sqlite3", clock)
     for one in turns:
-        store.shown(ME, {}, counts=one)
+        store.count_shown(ME, {}, counts=one)
         clock.now += DAY_S
     clock.now -= DAY_S
     assert astuple(store.turn_counts(ME)) == pytest.approx(

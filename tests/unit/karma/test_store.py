@@ -166,9 +166,9 @@ def test_trust_moves_by_ratings_and_stays_between_0_and_1(store: MemoryStore) ->
 
 def test_a_showing_counts_half_after_seven_days(store: MemoryStore, clock: Clock) -> None:
     added = store.add(fact())
-    store.shown(ME, {added.id: True})
+    store.count_shown(ME, {added.id: True})
     clock.now += 7 * DAY
-    store.shown(ME, {added.id: False})
+    store.count_shown(ME, {added.id: False})
     usage = store.usage(ME, [added.id])[added.id]
     assert (usage.showings, usage.shown, usage.referenced) == (2, 1.5, 0.5)
     assert store.get(ME, added.id).activations == 1

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from orchestrator.errors import Conflict
-from orchestrator.instance import daemon_of, held, lock_of, refuse_second, taken
+from orchestrator.instance import daemon_of, held, lock_file, lock_of, refuse_second
 from orchestrator.settings import Paths, SettingsError
 from orchestrator.settings.model import ServeSettings
 
@@ -95,7 +95,7 @@ def test_a_lock_that_is_a_link_is_not_followed(paths, tmp_path):
 
 @contextmanager
 def locked(file, about=""):
-    lock = taken(file, about)
+    lock = lock_file(file, about)
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from codex.documents import Document
 def ends(*args):
     os.abort() if sys.argv[3] == "abort" else os.kill(os.getpid(), signal.SIGKILL)
 
-module, name = {"read": (lance_queries, "found"), "open": (lance_tables, "check_columns"),
+module, name = {"read": (lance_queries, "best_chunks"), "open": (lance_tables, "check_columns"),
                 "written": (lance_tables, "chunk_rows")}[sys.argv[2]]
 archive = Archive(Path(sys.argv[1]))
 setattr(module, name, ends)

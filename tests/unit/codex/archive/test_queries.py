@@ -41,7 +41,7 @@ def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], mos
                 for start, names in every:
                     for name in names:
                         expected.setdefault(name, []).append(ChunkPlace(where, start, start + 1))
-            assert found.found(["__init__", "main", "a", "ä", "𝒳", "", "other"]) == {
+            assert found.defining(["__init__", "main", "a", "ä", "𝒳", "", "other"]) == {
                 name: tuple(sorted(places)) for name, places in expected.items() if len(places) <= most
             }
 
@@ -49,11 +49,11 @@ def test_look_ups_are_those_of_a_plain_list(steps: list[tuple[str, Chunks]], mos
 def test_what_more_than_64_define_leads_nowhere() -> None:
     found = Definitions()
     found.replace(["a.py"], [(ChunkPlace("a.py", line, line), ("get",)) for line in range(1, 65)])
-    assert len(found.found(["get"])["get"]) == 64
+    assert len(found.defining(["get"])["get"]) == 64
     found.replace(["b.py"], [(ChunkPlace("b.py", 1, 1), ("get",))])
-    assert found.found(["get"]) == {}
+    assert found.defining(["get"]) == {}
     found.replace(["b.py"], [])
-    assert len(found.found(["get"])["get"]) == 64
+    assert len(found.defining(["get"])["get"]) == 64
 
 
 def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
@@ -69,4 +69,4 @@ def test_a_hundred_thousand_definitions_take_a_few_megabytes() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 10_000_000
-    assert found.found(["name_77_5"]) == {"name_77_5": (ChunkPlace("folder/77.py", 5, 14),)}
+    assert found.defining(["name_77_5"]) == {"name_77_5": (ChunkPlace("folder/77.py", 5, 14),)}

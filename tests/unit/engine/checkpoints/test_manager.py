@@ -14,7 +14,7 @@ from orchestrator.engine.cache.tree import path_of
 from orchestrator.engine.checkpoints import manager as segments_module
 from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints.manager import CUT, LEAST_GAIN_MS, SOONER, segments, sooner_computed
-from orchestrator.engine.checkpoints.store import named
+from orchestrator.engine.checkpoints.store import checkpoint_name
 from orchestrator.engine.messages import Admitted, PrefillCost, PrefixMatch, PutFloor, Reuse, Tier, ids_to_bytes
 
 CODE = [n % 50 for n in range(10 * CUT)]
@@ -48,9 +48,9 @@ def test_a_conversation_that_leaves_turn_by_turn_is_named_once(tmp_path: Path, m
 
     def counted(*what: object) -> str:
         hashed[0] += 1
-        return named(*what)  # type: ignore[arg-type]
+        return checkpoint_name(*what)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(segments_module, "named", counted)
+    monkeypatch.setattr(segments_module, "checkpoint_name", counted)
     evict_all(pool)
     assert hashed[0] < 60, "ten segments of a floor and two of a tail, twice, and one or two a turn"
     assert machine.store.figures()["tier_segments"] >= 11

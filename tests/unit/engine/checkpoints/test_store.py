@@ -16,7 +16,7 @@ from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints.coding import PLAIN, Coding, DamagedCheckpoint, Sealed
 from orchestrator.engine.checkpoints.file import SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.manager import segments
-from orchestrator.engine.checkpoints.store import CheckpointStore, named
+from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 from orchestrator.engine.messages import UNSEEN
 
 
@@ -289,7 +289,7 @@ def test_a_closed_store_has_no_thread_left(tmp_path: Path) -> None:
 # ---- whatever lies in the folder is used, or is a miss
 
 IDS = array("I", [1, 2, 3])
-NAME = named("root", IDS)
+NAME = checkpoint_name("root", IDS)
 HEADER = SegmentHeader("root", NAME, "root", 0, 3, IDS)
 
 
@@ -424,7 +424,7 @@ def sealed(folder: Path, coding: Coding) -> CheckpointStore:
 
 def of_root(kept: CheckpointStore) -> SegmentHeader:
     ids = array("I", [7] * 256)
-    return SegmentHeader(kept.root, named(kept.root, ids), kept.root, 0, 256, ids)
+    return SegmentHeader(kept.root, checkpoint_name(kept.root, ids), kept.root, 0, 256, ids)
 
 
 @pytest.mark.parametrize("after", [PLAIN, Sealed(b"q" * 32)], ids=["no key", "another key"])
