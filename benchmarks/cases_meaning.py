@@ -10,6 +10,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import median
 from threading import Thread
 from typing import Any
@@ -46,21 +47,20 @@ def cases() -> dict[str, Callable[[Bench], Iterator[Row]]]:
 
 def by_meaning(bench: Bench) -> Iterator[Row]:
     """On one thread, as beside a model that answers."""
-    del bench
     named = os.environ.get(VARIABLE, "")
     found = find_embedding(EmbeddingSettings(model=named, threads=1), build_cache() / "models")
     if found.file is None:
         yield Row("search by meaning", "not measured", None, note=found.fault or f"set {VARIABLE} to a GGUF file")
         return
-    with Running(found.file) as running:
+    with Running(bench.model, found.file) as running:
         yield from rows(running, found.file)
 
 
 class Running:
     """The engine's child with this embedding model, and its client's loop in a thread of its own."""
 
-    def __init__(self, file: EmbeddingFile) -> None:
-        self.client = EngineClient(EngineSpec("fake", embedding=file.spec))
+    def __init__(self, model: Path, file: EmbeddingFile) -> None:
+        self.client = EngineClient(EngineSpec(str(model), threads=1, embedding=file.spec))
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
 

@@ -17,7 +17,7 @@ from answers import Ids, Refused, Running
 from governor.gguf import read_gguf
 from governor.model_shape import shape_of
 from governor.offload import flash_attention
-from orchestrator.engine.client.supervisor import environment_of
+from orchestrator.engine.client.supervisor import WORKER, environment_of
 from orchestrator.engine.messages import (
     AnswerDelta,
     Cancel,
@@ -41,6 +41,9 @@ from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.engine.transport import Wire
 
 GREEDY = Sampling()
+COUNTING = (
+    str(Path(__file__).resolve().parent.parent / "tests" / "support" / "fake_engine.py"),
+)  # for a model named fake
 
 
 class Ours:
@@ -69,7 +72,7 @@ class Ours:
         )
         here, there = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orchestrator.engine.child.worker", str(there.fileno())],
+            [sys.executable, "-P", *(COUNTING if model.name == "fake" else WORKER), str(there.fileno())],
             pass_fds=[there.fileno()],
             env=environment_of(spec),
             stderr=None if os.environ.get("BENCH_VERBOSE") else subprocess.DEVNULL,

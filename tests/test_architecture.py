@@ -230,7 +230,7 @@ def test_the_command_line_loads_nothing_heavy():
 
 
 def test_the_engines_child_loads_only_the_engine_and_what_reads_a_models_header():
-    parts = "child.worker", "llama.backend", "embedding.llama", "fake"
+    parts = "child.worker", "llama.backend", "embedding.llama"
     loaded = loaded_by("import " + ", ".join(f"orchestrator.engine.{part}" for part in parts))
     ours = {module for module in loaded if module.partition(".")[0] in OURS}
     assert {module for module in ours if not inside(module, "orchestrator.engine")} == {

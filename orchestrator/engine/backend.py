@@ -1,4 +1,4 @@
-"""The port to the thing that computes: what the loop may ask of llama.cpp, or of the fake that stands for it in tests.
+"""The port to the thing that computes: what the loop may ask of llama.cpp, or of the stand-in of the tests.
 
 One writer calls all of it. Positions of a sequence are contiguous from 0; ranges are half-open. A `Memory` belongs to who
 opened it, until `close`.

@@ -21,7 +21,7 @@ _PIECES = 64
 class EmbeddingSpec:
     """A second model, which embeds texts; loaded at the first one."""
 
-    model: str  # path of a GGUF file, or "fake"
+    model: str  # path of a GGUF file
     window: int = 0  # tokens of a text that are read; 0: what the model was trained for, at most 2,048
     threads: int = 0  # 0: half of the cores
     gpu_layers: int = 0  # 0: it runs on the CPU
@@ -50,7 +50,7 @@ class RemoteSpec:
 class EngineSpec:
     """How to load a model. `cells` bounds the KV tokens of all pools together; None means what the grant says later."""
 
-    model: str  # path of a GGUF file, or "fake"
+    model: str  # path of a GGUF file
     threads: int = 0  # 0: one a physical core, fewer while other processes keep cores busy
     batch: int = 512
     gpu_layers: int = -1  # as many as fit

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support import odd_models
 from support.backends import Subject, subject
+from support.fake_engine import FakeBackend
 
 from orchestrator.engine.builtin import ensure
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.model import EngineSpec
 

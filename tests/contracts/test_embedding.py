@@ -6,11 +6,11 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+from support.fake_engine import FakeEmbedding
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.builtin.shape import BuiltinShape, tensors, tokens, write_tensors
-from orchestrator.engine.embedding.fake import FakeEmbedding
 from orchestrator.engine.embedding.llama import LlamaEmbedding
 from orchestrator.engine.embedding.port import (
     BATCH_TEXTS,

@@ -3,9 +3,9 @@
 from array import array
 
 import pytest
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Cancel, DropFloor
 
 CODE = [n % 50 for n in range(600)]

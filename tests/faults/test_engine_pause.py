@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from support.fake_engine import FAKE
 from support.real_engine import TEXT, ask, collected, engine, load, long_answer, question, said
 from support.vaults import code
 from support.waiting import SOON
@@ -161,7 +162,7 @@ async def test_a_pause_while_the_model_is_loading_ends_the_load_and_a_stop_ends_
 
 
 async def test_an_engine_that_begins_paused_has_no_process_until_it_is_resumed():
-    client = EngineClient(EngineSpec("fake"))
+    client = EngineClient(EngineSpec(FAKE))
     client.start(paused=WHY)
     try:
         assert (client.state, client.reason, client.pid) == (ChildState.PAUSED, WHY, None)

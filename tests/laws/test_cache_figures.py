@@ -1,9 +1,9 @@
 """`lore stats cache` against lives whose every hit, eviction and restore is known beforehand."""
 
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine
 
 from orchestrator.cli.stats import cache_page
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSAVED, Cancel, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.reports.cache import cache_report
 

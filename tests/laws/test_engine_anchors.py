@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import few
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.cache.state_tree import LEAST_TO_MARK
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Cancel, Outcome
 
 FLOOR = [at % 50 for at in range(300)]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
+from support.fake_engine import FakeBackend
 from support.machine import Machine
 
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Cancel, InferenceJob, Outcome, Urgency, ids_to_bytes
 from orchestrator.engine.scheduler.planner import Limits
 from orchestrator.engine.scheduler.ticket import Phase

@@ -4,6 +4,7 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_engine import FakeBackend
 
 from orchestrator.engine.backend import Run
 from orchestrator.engine.cache.conservation import check
@@ -11,7 +12,6 @@ from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore, Index, checkpoint_name
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSEEN, PrefillCost
 
 PRICES = st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1))

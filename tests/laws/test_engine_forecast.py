@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import few
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine
 
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Admitted, DropFloor, Grant, Matched, PrefixMatch, Reuse, Tier, ids_to_bytes
 
 KINDS = {"ranges": {}, "joined": {"ranges": False}, "constant": {"ranges": False, "constant": True}}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.charging import ChargedMachine, Prices
+from support.fake_engine import FakeBackend, FakeMemory
 from support.machine import Machine
 from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
-from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.messages import Cancel, Grant, Outcome
 from orchestrator.engine.scheduler.planner import Limits
 

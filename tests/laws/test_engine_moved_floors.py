@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import few
+from support.fake_engine import FakeBackend
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.checkpoints import file as file_module
 from orchestrator.engine.checkpoints.file import CheckpointWritten
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import AdoptFiles, FilesAdopted, FindFloor, FloorFound
 
 KINDS = {"ranges": {}, "pieces": {"ranges": False}, "constant": {"ranges": False, "constant": True}}

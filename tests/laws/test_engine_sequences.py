@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import few
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine, naive_answer
 
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Admitted, Grant, Outcome
 
 FLOOR = [at % 50 for at in range(300)]

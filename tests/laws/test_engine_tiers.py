@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import few
+from support.fake_engine import FakeBackend
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import segments, spans
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import UNSEEN, DropFloor, Grant, Outcome, Tier
 
 CODE = [n % 50 for n in range(1000)]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from support.fake_engine import FakeBackend, FakeMemory
 from support.machine import Machine
 
 from orchestrator.engine.backend import Run
-from orchestrator.engine.fake import FakeBackend, FakeMemory
 
 
 @dataclass(frozen=True)

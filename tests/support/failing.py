@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from support.fake_engine import FakeBackend, FakeMemory
+
 from orchestrator.engine.backend import BackendError, Run
-from orchestrator.engine.fake import FakeBackend, FakeMemory
 
 POISON = 255
 

@@ -33,6 +33,7 @@ from orchestrator.engine.model import EngineSpec
 
 ENGINE = "orchestrator.engine.child.worker"
 ENGINES = (ENGINE, "orchestrator.engine.llama.backend", "orchestrator.engine.remote.worker")
+FAKE = "fake_engine"  # beside this file
 ALL = (
     *ENGINES,
     "orchestrator.cli.commands",
@@ -73,7 +74,7 @@ def main() -> None:
 
 
 def prepare_engines() -> None:
-    for name in ENGINES:
+    for name in (*ENGINES, FAKE):
         importlib.import_module(name)
 
 

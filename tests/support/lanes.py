@@ -5,9 +5,9 @@ import queue
 import threading
 from contextlib import nullcontext
 
+from support.fake_engine import FakeContext, FakeEmbedding
 from support.waiting import SOON
 
-from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import Lanes
 from orchestrator.engine.embedding.port import Embed, Holds
 

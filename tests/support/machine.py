@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support.fake_engine import END, FakeBackend, FakeSampler
+
 from orchestrator.engine.checkpoints.file import usable
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.fake import END, FakeBackend, FakeSampler
 from orchestrator.engine.messages import (
     AnswerDelta,
     Completion,

@@ -119,10 +119,6 @@ def begun(spec: EngineSpec, wire: Wire, watchdog: "Watchdog") -> "Worker | None"
 
 
 def load(spec: EngineSpec, progress: LoadProgress) -> Backend:
-    if spec.model == "fake":
-        from orchestrator.engine.fake import FakeBackend
-
-        return FakeBackend()
     from orchestrator.engine.llama.backend import LlamaBackend
 
     return LlamaBackend(spec, progress)
@@ -134,10 +130,6 @@ def load_embedding(spec: EmbeddingSpec, watchdog: "Watchdog") -> EmbeddingBacken
 
 
 def embedding_of(spec: EmbeddingSpec) -> EmbeddingBackend:
-    if spec.model == "fake":
-        from orchestrator.engine.embedding.fake import FakeEmbedding
-
-        return FakeEmbedding(spec.window)
     from orchestrator.engine.embedding.llama import LlamaEmbedding
 
     return LlamaEmbedding(spec)

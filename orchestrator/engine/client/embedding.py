@@ -121,8 +121,6 @@ def embedding_name(spec: EmbeddingSpec) -> str:
 
     Reads at most 8 MiB of each shard. A new llama.cpp may round otherwise, which is no reason to embed an archive anew.
     """
-    if spec.model == "fake":
-        return f"fake-{spec.window}"
     digest = hashlib.sha256(f"{spec.window}, in pieces\n".encode())
     path = Path(spec.model)
     for shard in shards(path):

@@ -39,7 +39,7 @@ WITHIN_SECONDS = 60.0
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 GRACE_SECONDS = 30.0  # computed cells are written before the child goes
-WORKER = "orchestrator.engine.child.worker"
+WORKER = ("-m", "orchestrator.engine.child.worker")
 NO_THREAD = "can't start new thread"  # Python's words, which has no exception of its own for it
 # Of a process that cannot be started: a file that is not there, or may not be run. All else is lacked for a while.
 LASTING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOEXEC})
@@ -382,7 +382,7 @@ class ChildProcess:
         with ExitStack() as unless_started, theirs:
             unless_started.callback(ours.close)  # which also ends a child that is there already
             # -P: nothing is imported from the folder somebody was in, which may be a codebase they do not trust.
-            command = (sys.executable, "-P", "-m", WORKER, str(theirs.fileno()))
+            command = (sys.executable, "-P", *WORKER, str(theirs.fileno()))
             try:
                 process = await asyncio.create_subprocess_exec(
                     *command,

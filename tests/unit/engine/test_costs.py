@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.fake_engine import FakeBackend
 from support.machine import Machine
 
 from orchestrator.engine.costs import (
@@ -26,7 +27,6 @@ from orchestrator.engine.costs import (
     predictions,
     used,
 )
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.model import EngineSpec
 
 

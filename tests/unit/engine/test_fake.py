@@ -1,9 +1,9 @@
 """The fake is stricter than llama.cpp, which takes tokens behind a hole and answers from what is left."""
 
 import pytest
+from support.fake_engine import FakeMemory
 
 from orchestrator.engine.backend import BackendError, Run
-from orchestrator.engine.fake import FakeMemory
 
 
 def test_a_sequence_with_a_hole_takes_no_more_tokens():

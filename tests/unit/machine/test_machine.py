@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from support.fake_engine import FAKE
 from support.gpus import gpu
 from support.shapes import shape
 from support.waiting import Told
@@ -60,7 +61,7 @@ class Watched:
 
     def __init__(self, embedding=None, fault=None):
         self.card, self.told, self.saved, self.followed, self.fault = Card(), [], [], 0, fault
-        self.client = EngineClient(EngineSpec("fake"))
+        self.client = EngineClient(EngineSpec(FAKE))
         self.machine = Machine(self.card, SETTINGS, ModelCosts(SHAPE, KvPlan(), embedding=embedding), self.client)
         self.moved, self.scarcities = Told(), []
 

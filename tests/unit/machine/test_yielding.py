@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from support.fake_engine import FAKE
 from support.waiting import SOON
 
 from governor.settings import YieldSettings
@@ -20,7 +21,7 @@ class Running:
     """`looked`: how often the machine was read before a return."""
 
     def __init__(self, folder, settings, clock=None):
-        self.client, self.looked, self.asked = EngineClient(EngineSpec("fake")), 0, []
+        self.client, self.looked, self.asked = EngineClient(EngineSpec(FAKE)), 0, []
         self.file = folder / "paused.json"
         self.yielding = Yielding(self.client, settings, self.file, 1.0, self.asked.append, self.look, clock)
 

@@ -7,6 +7,7 @@ import signal
 from contextlib import asynccontextmanager
 
 import pytest
+from support.fake_engine import FAKE
 from support.memory_archive import MemoryArchive
 from support.memory_vectors import MemoryVectors
 from support.turns import told_turns
@@ -14,15 +15,15 @@ from support.turns import told_turns
 from codex.documents import Document
 from codex.vectors.embedder import EmbeddingFailed, UnembeddableText, space_of
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.client.embedding import EmbeddingRefused, embedding_name
+from orchestrator.engine.client.embedding import EmbeddingRefused
 from orchestrator.engine.messages import Urgency
 from orchestrator.engine.model import EmbeddingSpec, EngineSpec
 from orchestrator.model.embedding_model import EmbeddingFile
 from orchestrator.model.meaning import Bridge, Filling, Refusals, embedders
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
-SPEC = EmbeddingSpec("fake")
-FILE = EmbeddingFile(SPEC, embedding_name(SPEC), 64)
+SPEC = EmbeddingSpec(FAKE)
+FILE = EmbeddingFile(SPEC, "fake-0", 64)
 
 
 class Deadly(EngineClient):
@@ -52,7 +53,7 @@ class Refusing(EngineClient):
 
 @asynccontextmanager
 async def room(path, kind=Deadly):
-    client, refusals = kind(EngineSpec("fake", embedding=SPEC)), Refusals(path)
+    client, refusals = kind(EngineSpec(FAKE, embedding=SPEC)), Refusals(path)
     bridge = Bridge(client)
     client.start()
     try:

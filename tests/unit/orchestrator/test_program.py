@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.fake_engine import FAKE
 from support.gpus import gpu
 from support.shapes import shape
 from support.waiting import SOON
@@ -46,7 +47,7 @@ async def unlimited() -> None:
 def program(make_chat_model: Any, folder: Path) -> Program:
     """Engine and machine are real; there are no codices, and nobody asks."""
     none: Any = SimpleNamespace()
-    client = EngineClient(EngineSpec("fake"))
+    client = EngineClient(EngineSpec(FAKE))
     machine = Machine(Card(), GovernorSettings(), ModelCosts(shape(), KvPlan()), client)
     yielding = Yielding(client, YieldSettings(), folder / "paused.json", 0.0, machine.busy, machine.look)
     meaning: Any = SimpleNamespace(filling=SimpleNamespace(keep_only=lambda names: None), rest=print)

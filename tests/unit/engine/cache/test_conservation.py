@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from support.fake_engine import FakeBackend
 from support.machine import Machine, naive_answer
 
 from orchestrator.engine.cache.conservation import LawBroken, broken, check, turn
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.child.worker import Watchdog, Worker, core_times, overrun
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Completion, Grant, InferenceJob, PutFloor, Shutdown, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
 from orchestrator.engine.snapshot import EngineSnapshot

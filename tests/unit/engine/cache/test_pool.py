@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import odd_models
 from support.driven import Driven
+from support.fake_engine import FakeBackend, FakeMemory
 from support.machine import END_EVERY, Machine
 from support.vaults import code, line, quoting
 
@@ -19,7 +20,6 @@ from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.pool import Pool, move
 from orchestrator.engine.cache.pools import Pools, sequences_of
-from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import UNSEEN, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.engine.model import EngineSpec

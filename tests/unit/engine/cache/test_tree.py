@@ -4,10 +4,10 @@ from array import array
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_engine import FakeBackend
 
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node, Tree
-from orchestrator.engine.fake import FakeBackend
 
 
 def node(tokens: list[int], *below: Node, computed: int | None = None, owner: int | None = None) -> Node:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_engine import FakeBackend
 
 from orchestrator.engine.child.thread_count import CoreTimes, ThreadCount, core_times, threads_beside
 from orchestrator.engine.child.worker import Watchdog, Worker, overrun
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.messages import Shutdown
 from orchestrator.engine.model import EngineSpec, default_threads
 from orchestrator.engine.transport import Wire

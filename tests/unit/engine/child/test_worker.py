@@ -19,6 +19,7 @@ from statistics import median
 
 import pytest
 from support.call_forms import HERMES
+from support.fake_engine import FakeBackend, FakeMemory, FakeSampler
 from support.waiting import SOON
 
 from orchestrator.engine.backend import Run, SchemaRefused
@@ -27,7 +28,6 @@ from orchestrator.engine.child import samplers as samplers_module
 from orchestrator.engine.child.samplers import SchemaSamplers
 from orchestrator.engine.child.thread_count import core_times
 from orchestrator.engine.child.worker import Frontend, Watchdog, Worker, overrun
-from orchestrator.engine.fake import FakeBackend, FakeMemory, FakeSampler
 from orchestrator.engine.messages import (
     OVERRUN_FACTOR,
     OVERRUN_LEAST_SECONDS,

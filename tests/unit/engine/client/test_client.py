@@ -9,6 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_engine import FAKE
 
 from orchestrator.answering.inference import fault_of
 from orchestrator.engine.client.client import EngineClient, Running
@@ -36,7 +37,7 @@ FLOOR = ids_to_bytes([n % 50 for n in range(600)])
 
 
 @asynccontextmanager
-async def engine(model="fake", cells=8192):
+async def engine(model=FAKE, cells=8192):
     client = EngineClient(EngineSpec(model=model))
     client.start()
     client.grant(Grant(1, cells, 4096))

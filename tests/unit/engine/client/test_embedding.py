@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
+from support.fake_engine import FAKE
 from support.waiting import SOON
 
 from orchestrator.engine.builtin import ensure
@@ -22,7 +23,7 @@ MANY = ["a chunk of a file with some words in it " * 12] * 20_000  # minutes of 
 
 @asynccontextmanager
 async def engine(embedding):
-    client = EngineClient(EngineSpec("fake", embedding=embedding))
+    client = EngineClient(EngineSpec(FAKE, embedding=embedding))
     client.start()
     client.grant(Grant(1, 8192, 4096))
     try:
@@ -37,7 +38,7 @@ def words(models):
 
 
 async def test_vectors_come_with_their_models_name_and_what_was_cut():
-    async with engine(EmbeddingSpec("fake", window=16)) as client:
+    async with engine(EmbeddingSpec(FAKE, window=16)) as client:
         found = await client.embed(["one two", "word " * 40])
         assert found.vectors.shape == (2, found.dimensions) == (2, 64)
         assert np.allclose(np.linalg.norm(found.vectors, axis=1), 1)

@@ -18,6 +18,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_engine import FAKE
 from support.real_engine import next_child
 from support.waiting import SOON
 
@@ -56,7 +57,7 @@ def no_process(monkeypatch, tmp_path):
 
 
 @asynccontextmanager
-async def engine(model="fake", kind=EngineClient):
+async def engine(model=FAKE, kind=EngineClient):
     client = kind(EngineSpec(model))
     client.start()
     try:
@@ -219,15 +220,15 @@ async def test_that_a_child_is_gone_and_holds_nothing_is_told_at_once():
 
 def test_what_the_user_told_the_c_library_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
-    assert environment_of(EngineSpec("fake"))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1:glibc.malloc.hugetlb=0"
+    assert environment_of(EngineSpec(FAKE))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1:glibc.malloc.hugetlb=0"
     monkeypatch.delenv("GLIBC_TUNABLES")
-    assert environment_of(EngineSpec("fake"))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert environment_of(EngineSpec(FAKE))["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
 
 
 def test_a_card_that_was_chosen_is_the_only_one_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert "CUDA_VISIBLE_DEVICES" not in environment_of(EngineSpec("fake"))
-    assert environment_of(EngineSpec("fake", gpu="1"))["CUDA_VISIBLE_DEVICES"] == "1"
+    assert "CUDA_VISIBLE_DEVICES" not in environment_of(EngineSpec(FAKE))
+    assert environment_of(EngineSpec(FAKE, gpu="1"))["CUDA_VISIBLE_DEVICES"] == "1"
 
 
 def test_how_a_child_ended_is_told_in_words_and_its_watchdog_by_name() -> None:
@@ -242,7 +243,7 @@ async def test_a_machine_without_a_thread_to_spare_lacks_what_a_process_needs() 
     before = threading.stack_size(1 << 46)  # of which there is no room for one
     try:
         with pytest.raises(OSError, match="can't start new thread"):
-            await ChildProcess.start(EngineSpec("fake"))
+            await ChildProcess.start(EngineSpec(FAKE))
     finally:
         threading.stack_size(before)
 
@@ -256,7 +257,7 @@ async def test_a_fault_of_ours_at_the_start_is_not_taken_for_what_the_machine_la
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", faulty)
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        await ChildProcess.start(EngineSpec("fake"))
+        await ChildProcess.start(EngineSpec(FAKE))
 
 
 class Ending:

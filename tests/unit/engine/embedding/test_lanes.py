@@ -6,13 +6,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from support.fake_engine import FakeContext, FakeEmbedding
 from support.lanes import Gated, GatedContext, Room
 from support.waiting import SOON
 
 from orchestrator.engine.backend import BackendError
 from orchestrator.engine.child import worker
 from orchestrator.engine.child.worker import Watchdog
-from orchestrator.engine.embedding.fake import FakeContext, FakeEmbedding
 from orchestrator.engine.embedding.lanes import NICE, Lanes, seconds
 from orchestrator.engine.embedding.port import CallOff, Embed, EmbeddedTexts, EmbedFailed, Unload
 from orchestrator.engine.llama.loading import STILL_SECONDS

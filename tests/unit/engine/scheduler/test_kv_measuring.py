@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.fake_engine import FakeBackend
 from support.machine import Machine, naive_answer
 
-from orchestrator.engine.fake import FakeBackend
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.messages import Grant, KvMeasured, MeasureKv, StopMeasuring, ids_to_bytes
 from orchestrator.engine.model import EngineSpec

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driven import NEAR, Driven
+from support.fake_engine import FakeBackend, FakeMemory
 from support.machine import END_EVERY, Machine, naive_answer
 
 from orchestrator.engine.backend import Run, Sampled, Sampler, SamplerMade
@@ -20,7 +21,6 @@ from orchestrator.engine.builtin import ensure
 from orchestrator.engine.cache.tree import Tree
 from orchestrator.engine.calling import CallForm, OfferedTool, ToolRules
 from orchestrator.engine.costs import Costs
-from orchestrator.engine.fake import FakeBackend, FakeMemory
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.memory import LlamaMemory
 from orchestrator.engine.messages import (

@@ -2,7 +2,10 @@
 
 Its next token is a hash of all tokens that a sequence really covers, so a cell that is missing, foreign or shifted changes
 the answer; a hole, a position taken twice and a full pool raise where llama.cpp would fail or lie. Its vocabulary is
-bytes, its KV the tokens themselves.
+bytes, its KV the tokens themselves. Beside it a stand-in for a model that embeds.
+
+The product knows nothing of both. Importing this has every engine that this process starts load them in the place of a
+model that is named FAKE; run as a program it is such an engine.
 """
 
 import hashlib
@@ -14,11 +17,17 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.backend import BackendError, Run, Sampled, Sampler
+from orchestrator.engine.backend import Backend, BackendError, Run, Sampled, Sampler
+from orchestrator.engine.child import worker
+from orchestrator.engine.client import embedding, supervisor
+from orchestrator.engine.embedding.port import BATCH_TEXTS, BATCH_TOKENS, EmbeddingBackend, Vectors
 from orchestrator.engine.messages import Sampling
-from orchestrator.engine.model import ModelInfo
+from orchestrator.engine.model import EmbeddingSpec, EngineSpec, ModelInfo
 
+FAKE = "fake"
 END = 256
+BEGINS, ENDS = 1, 2  # of a text that is embedded
+DIMENSIONS = 64
 
 
 class FakeSampler:
@@ -178,3 +187,65 @@ class FakeBackend:
         return bytes(token for token in ids if token < END)
 
     def close(self) -> None: ...
+
+
+# -- a model that embeds, exact about the same contract: a token is a word, a vector the sum of word hashes
+
+
+class FakeEmbedding:
+    dimensions = DIMENSIONS
+    starting = ending = 1
+    bytes = 4_096
+
+    def __init__(self, window: int = 0) -> None:
+        self.window = window or 128
+
+    def encode(self, text: str) -> list[int]:
+        words = (hashlib.sha256(word.encode(errors="replace")).digest() for word in text.lower().split())
+        return [BEGINS, *(int.from_bytes(word[:4], "big") for word in words), ENDS]
+
+    def open(self) -> "FakeContext":
+        return FakeContext(self.window)
+
+    def close(self) -> None: ...
+
+
+class FakeContext:
+    def __init__(self, window: int) -> None:
+        self._most = max(window, BATCH_TOKENS)
+
+    def vectors(self, texts: Sequence[Sequence[int]]) -> Vectors:
+        if len(texts) > BATCH_TEXTS or sum(map(len, texts)) > self._most:
+            raise BackendError(f"{len(texts)} texts in one batch, where {BATCH_TEXTS} and {self._most} tokens fit")
+        return np.stack([sum((signs(token) for token in ids), np.zeros(DIMENSIONS, np.float32)) for ids in texts])
+
+    def close(self) -> None: ...
+
+
+def signs(token: int) -> Vectors:
+    bits = np.unpackbits(np.frombuffer(hashlib.sha256(str(token).encode()).digest(), np.uint8))[:DIMENSIONS]
+    return (1.0 - 2.0 * bits).astype(np.float32)
+
+
+# -- engines that load them
+
+
+def take_part() -> None:
+    load, embedding_of, embedding_name = worker.load, worker.embedding_of, embedding.embedding_name
+
+    def load_model(spec: EngineSpec, progress: worker.LoadProgress) -> Backend:
+        return FakeBackend() if spec.model == FAKE else load(spec, progress)
+
+    def load_embedding(spec: EmbeddingSpec) -> EmbeddingBackend:
+        return FakeEmbedding(spec.window) if spec.model == FAKE else embedding_of(spec)
+
+    def name(spec: EmbeddingSpec) -> str:
+        return f"fake-{spec.window}" if spec.model == FAKE else embedding_name(spec)
+
+    worker.load, worker.embedding_of, embedding.embedding_name = load_model, load_embedding, name
+    supervisor.WORKER = (__file__,)
+
+
+take_part()
+if __name__ == "__main__":
+    worker.main()
