@@ -34,8 +34,7 @@ from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.loading import CodexLoader
 from orchestrator.codices.loads import Loads
-from orchestrator.codices.maps import CodexMaps
-from orchestrator.codices.reading import CodexFiles
+from orchestrator.codices.reading import CodexFiles, CodexMaps
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.serving_identities import IdentityFiles, ServingIdentities

@@ -21,8 +21,8 @@ from orchestrator.relevance.configuration import gate_rules
 from orchestrator.relevance.gate import catalogue
 from orchestrator.settings import LoadedSettings, Paths
 from orchestrator.settings.archive import remote_archive
-from orchestrator.settings.identity import refuse_unknown
 from orchestrator.settings.model import Settings
+from orchestrator.settings.sources import refuse_unknown_identity
 from orchestrator.wire.places import GATE_FILE
 
 
@@ -67,7 +67,7 @@ def checks(settings: Settings, paths: Paths) -> Iterator[tuple[str, Callable[[],
     if settings.archive.uri:
         yield "archive.key_file", partial(remote_archive, settings, paths.archive)
     if settings.identity.default:
-        yield "identity.default", partial(refuse_unknown, settings.identity.default, paths.identities)
+        yield "identity.default", partial(refuse_unknown_identity, settings.identity.default, paths.identities)
     plugins = installed(settings.prompt)
     yield "prompt.injectors", partial(refuse_absent, plugins, settings.prompt.injectors)
     yield "prompt.templates", partial(refuse_absent, plugins, settings.prompt.templates)

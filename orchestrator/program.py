@@ -24,8 +24,7 @@ from orchestrator.codices.identities import Identities
 from orchestrator.codices.lifecycle import CodexLifecycle, refusal
 from orchestrator.codices.loading import CodexLoader, sent_name
 from orchestrator.codices.loads import Loads
-from orchestrator.codices.maps import CodexMaps
-from orchestrator.codices.reading import CodexFiles
+from orchestrator.codices.reading import CodexFiles, CodexMaps
 from orchestrator.codices.report import CodexReports
 from orchestrator.codices.resident import ResidentCodices
 from orchestrator.codices.state import CodexState

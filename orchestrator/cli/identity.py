@@ -114,12 +114,12 @@ def use(
     socket: given.Socket = None,
 ) -> None:
     """Makes it the identity of questions that name none, and says what is computed for that."""
-    from orchestrator.settings.identity import refuse_unknown, use_identity
+    from orchestrator.settings.sources import refuse_unknown_identity, use_identity
 
     daemon, change = ("later", None) if config else made_default(name, socket)
     with local.translated():
         if change is None:
-            refuse_unknown(name, local.paths().identities)
+            refuse_unknown_identity(name, local.paths().identities)
         chosen = use_identity(name, os.environ, Path(config) if config else None)
     cost = change["identity"]["cost"] if change else []
     if as_json:

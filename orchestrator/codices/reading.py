@@ -1,15 +1,23 @@
-"""The files of a codex as questions meet them: its current generation with the log of changes laid over it.
+"""The files of a codex as questions meet them: its current generation with the log of changes laid over it. And its map,
+one line for each file with what it defines, for whoever does not have its floor. For any thread but the event loop's.
 
-For any thread.
+Lines are those of the coverage `map`, remembered by digest, so a codex that was loaded is hardly read again. Of more than
+GRADED_BYTES of source the files of roles that count most are outlined, and of lines without room those are left out.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from codex.catalog.catalog import Catalog
+from codex.catalog.databases import SqliteBytesCache
+from codex.catalog.generations import FileEntry
 from codex.documents import lines
 from codex.library import Library
+from codex.progress import silent
+from orchestrator.codices.coverages import GRADED_BYTES, Outliner, most_telling, one_line, telling_first
 from orchestrator.codices.resident import ResidentCodices
+from orchestrator.codices.symbols import digests_now
 from orchestrator.errors import NotFound, instead, translated
 
 COMPARED = 5_000  # names of files that a wrong one is compared with: some hundredths of a second
@@ -76,3 +84,49 @@ def no_file(path: str, known: Collection[str]) -> NotFound:
     near = alike[:3] or [*islice(sorted(known, key=lambda one: abs(len(one) - len(path))), COMPARED)]
     hint = instead(path, near, "it holds no files", "`lore codex show`")
     return NotFound(f"{path!r} is no file of this codex; {hint}")  # a model is shown the message alone
+
+
+# -- the map
+
+
+@dataclass(frozen=True)
+class MapLines:
+    """`lines` by path, in the order of paths; `left_out`: files that have none."""
+
+    lines: Mapping[str, str]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class CodexMaps:
+    catalog: Catalog
+    residents: ResidentCodices
+    remembered: SqliteBytesCache
+
+    def of(self, codex: str, most: int) -> MapLines:
+        """Of the files that the codex answers from, in at most so many characters. Raises NotFound."""
+        with translated():
+            entries = self._entries(codex)
+            outliner = Outliner(self.catalog.documents, self.remembered)
+            known = outliner.outlined(most_telling(entries, GRADED_BYTES), silent)
+        kept = set(
+            fitting({one.path: known[one.path].line for one in telling_first(entries) if one.path in known}, most)
+        )
+        lines = {one_line(path): known[path].line for path in sorted(kept)}
+        return MapLines(lines, len(entries) - len(lines))
+
+    def _entries(self, codex: str) -> list[FileEntry]:
+        digests = digests_now(self.catalog, self.residents, codex)
+        sizes = {one.path: one.size for one in self.catalog.generation(codex).entries}
+        return [FileEntry(path, digest, sizes.get(path, 0)) for path, digest in sorted(digests.items())]
+
+
+def fitting(lines: Mapping[str, str], most: int) -> list[str]:
+    """Paths, the first ones first, whose lines with the paths before them take at most so many characters together."""
+    kept: list[str] = []
+    for path, line in lines.items():
+        most -= len(path) + len(line) + len(": \n")
+        if most < 0:
+            break
+        kept.append(path)
+    return kept

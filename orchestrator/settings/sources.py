@@ -18,11 +18,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from orchestrator.errors import SettingsError
+from orchestrator.errors import NotFound, SettingsError, instead
 from orchestrator.settings.model import Settings, SigilRule, TokenRule
 from orchestrator.settings.paths import SYSTEM_CONFIG, Paths, write_whole
 from orchestrator.settings.units import Measure
-from orchestrator.wire.places import path_of
+from orchestrator.wire.places import SHIPPED_IDENTITY, path_of
 from orchestrator.wire.wording import wording
 
 log = logging.getLogger("lorekeep.settings")
@@ -349,3 +349,21 @@ def read_key_file(setting: str, file: str, most: int) -> tuple[Path, bytes]:
     if others:
         log.warning("others may read the key in %s: chmod 600 %s", path, path)
     return path, found
+
+
+# -- the default identity, without a daemon
+
+
+def refuse_unknown_identity(name: str, folder: Path) -> None:
+    """Raises NotFound with the nearest names."""
+    known = {SHIPPED_IDENTITY, *(path.stem for path in folder.glob("*.md"))}
+    if name not in known:
+        raise NotFound(f"no identity named {name!r}", f"{instead(name, sorted(known), '', '')}; they lie in {folder}")
+
+
+def use_identity(name: str, environ: Mapping[str, str], config: Path | None = None) -> dict[str, Any]:
+    """Writes `identity.default`; what was written, where, and which variable hides it. Raises SettingsError."""
+    file, changed = write_value("identity", "default", name, environ, config)
+    variable = f"{PREFIX}IDENTITY__DEFAULT"
+    hidden = variable if environ.get(variable) else ""
+    return {"default": name, "file": str(file), "changed": changed, "overridden": hidden}

@@ -12,7 +12,7 @@ from support.libraries import fill, request
 
 from codex.catalog.databases import SqliteBytesCache
 from codex.library import Library
-from orchestrator.codices.maps import CodexMaps, fitting
+from orchestrator.codices.reading import CodexMaps, fitting
 from orchestrator.errors import NotFound
 
 FILES = {
