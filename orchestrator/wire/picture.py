@@ -6,18 +6,33 @@
     GET /v1/traces/ID, each once ┤
     GET /v1/codices/NAME/files ──┘
 
-A reply that did not come is None, and what would be made of it is empty. Bytes and tokens are whole
+Each figure is read by its name in the shape that the daemon sends (`wire.status`, `wire.replies`, `wire.traces`): types are
+checked against it. A reply that did not come is None, and what would be made of it is empty. Bytes and tokens are whole
 numbers, times seconds unless the name ends in `_ms`. The parts of the memory add up to all of it, also where the readings
 behind them were taken at different moments.
 
-Plain dataclasses: pydantic takes longer to import than a picture to make.
+Plain dataclasses, and shapes for the checker of types alone: pydantic takes longer to import than a picture to make.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.wire.places import PHASES, VERSION
+
+if TYPE_CHECKING:
+    from orchestrator.wire.replies import CodexCosts, CodexReport, LoadReport
+    from orchestrator.wire.status import (
+        BranchReport,
+        CacheReply,
+        CacheReport,
+        EngineWork,
+        GpuSensors,
+        HostSensors,
+        StatusReply,
+        TicketReport,
+    )
+    from orchestrator.wire.traces import TraceReport
 
 Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # What the memory holds, in the order in which it is drawn. `room`: of open caches, holding no token. `free`: the last part.
@@ -214,86 +229,102 @@ class DaemonAway:
     away: str  # why, in words
 
 
+class Shaped:
+    """An object of JSON by the names of its shape; what the daemon did not send is None."""
+
+    def __init__(self, sent: Report) -> None:
+        self._sent = sent
+
+    def __getattr__(self, name: str) -> Any:
+        return shaped(self._sent.get(name))
+
+
+def shaped(sent: Any) -> Any:
+    if isinstance(sent, list | tuple):
+        return tuple(map(shaped, sent))
+    return Shaped(sent) if isinstance(sent, Mapping) else sent
+
+
 def picture(replies: Replies) -> Picture:
-    status, engine, cache = replies.status, replies.engine or {}, replies.cache or {}
-    trees = tuple(tree_of(one) for one in engine.get("caches", ()))
+    """Raises TypeError and AttributeError for replies of other shapes."""
+    status: StatusReply = shaped(replies.status)
+    engine: EngineWork | None = shaped(replies.engine)
+    cache: CacheReply | None = shaped(replies.cache)
+    trees = tuple(map(tree_of, engine.caches)) if engine else ()
     return Picture(
-        version=status["version"],
-        model=status["model"]["name"],
-        notice=status["model"].get("notice") or "",
+        version=status.version,
+        model=status.model.name,
+        notice=status.model.notice or "",
         levels=levels_of(status),
-        memory=memory_of(status, engine.get("weight_bytes") or 0, trees),
-        codices=tuple(map(codex_line, status["codices"])),
+        memory=memory_of(status, (engine.weight_bytes if engine else 0) or 0, trees),
+        codices=tuple(map(codex_line, status.codices)),
         trees=trees,
-        tickets=tuple(map(ticket_of, engine.get("tickets", ()))),
-        questions=tuple(map(question_of, replies.traces)),
+        tickets=tuple(map(ticket_of, engine.tickets)) if engine else (),
+        questions=tuple(map(question_of, shaped(replies.traces))),
         files=files_of(replies.files) if replies.files else None,
-        sessions=status["sessions"],
-        hit_rate=cache.get("hit_rate"),
-        saved_ms=cache.get("saved_ms") or 0,
+        sessions=status.sessions,
+        hit_rate=cache.hit_rate if cache else None,
+        saved_ms=(cache.saved_ms if cache else 0) or 0,
         notes=tuple(notes_of(status)),
     )
 
 
-def levels_of(status: Report) -> LevelLine:
-    governor, engine, away = status["governor"], status["engine"], status.get("paused") or {}
+def levels_of(status: "StatusReply") -> LevelLine:
+    governor, engine = status.governor, status.engine
     return LevelLine(
-        memory=governor.get("level") or "unknown",
-        power=governor.get("power") or "normal",
-        pressure=governor.get("pressure"),
-        saving=governor.get("saving") or "",
-        window=governor.get("window"),
-        prefill_share=engine.get("prefill_share", 1.0),
-        engine=engine.get("state") or "unknown",
-        reason=engine.get("reason") or "",
-        away=away.get("why") or "",
+        memory=governor.level or "unknown",
+        power=governor.power or "normal",
+        pressure=governor.pressure,
+        saving=governor.saving or "",
+        window=governor.window,
+        prefill_share=1.0 if engine.prefill_share is None else engine.prefill_share,
+        engine=engine.state or "unknown",
+        reason=engine.reason or "",
+        away=status.paused.why if status.paused else "",
     )
 
 
-def notes_of(status: Report) -> Iterator[str]:
+def notes_of(status: "StatusReply") -> Iterator[str]:
     """What is wrong, or must be known."""
-    governor = status["governor"]
-    if status["version"] != VERSION:
-        yield f"this is version {VERSION}, the daemon {status['version']}: restart the daemon"
-    if governor.get("unplanned"):
-        yield f"nothing can be planned: {governor['unplanned']}"
-    yield from governor.get("faults", ())
-    yield from status.get("plugins", ())
-    for codex in status["codices"]:
-        if codex.get("fresh_notice"):
-            yield f"{codex['name']}: {codex['fresh_notice']}"
+    if status.version != VERSION:
+        yield f"this is version {VERSION}, the daemon {status.version}: restart the daemon"
+    if status.governor.unplanned:
+        yield f"nothing can be planned: {status.governor.unplanned}"
+    yield from status.governor.faults or ()
+    yield from status.plugins or ()
+    for codex in status.codices:
+        if codex.fresh_notice:
+            yield f"{codex.name}: {codex.fresh_notice}"
 
 
 # ---- the memory ------------------------------------------------------------------------------------------------------
 
 
-def memory_of(status: Report, weights: int, trees: Sequence[CacheLine]) -> MemoryBar:
+def memory_of(status: "StatusReply", weights: int, trees: Sequence[CacheLine]) -> MemoryBar:
     """The memory where KV lies: of the GPUs together, or the host's."""
-    governor = status["governor"]
-    sensors = governor.get("sensors") or {}
-    on_gpu = governor.get("memory") == "VRAM"
-    whole, others, ours = gpu_use(sensors.get("gpus", ())) if on_gpu else host_use(sensors.get("host") or {})
-    kv = status["engine"].get("kv_bytes") or sum(tree.bytes for tree in trees)
-    embedding = status.get("embedding") or {}
-    if embedding.get("loaded") and not on_gpu:
-        weights += embedding.get("weights") or 0
+    governor, sensors, embedding = status.governor, status.governor.sensors, status.embedding
+    on_gpu = governor.memory == "VRAM"
+    whole, others, ours = gpu_use(sensors.gpus) if on_gpu else host_use(sensors.host)
+    kv = status.engine.kv_bytes or sum(tree.bytes for tree in trees)
+    if embedding and embedding.loaded and not on_gpu:
+        weights += embedding.weights or 0
     parts = parts_of(whole, others, ours, weights, kv, trees)
-    return MemoryBar(governor.get("memory") if whole else None, whole, parts, governor.get("kv_budget_bytes"))
+    return MemoryBar(governor.memory if whole else None, whole, parts, governor.kv_budget_bytes)
 
 
-def gpu_use(gpus: Sequence[Report]) -> tuple[int, int, int]:
+def gpu_use(gpus: Sequence["GpuSensors"]) -> tuple[int, int, int]:
     """Bytes of all, of others and ours. Where the driver does not tell whose they are, what is used is all ours."""
-    known = [gpu for gpu in gpus if gpu.get("total")]
-    used = sum(gpu.get("used") or 0 for gpu in known)
-    others = sum(gpu.get("others") or 0 for gpu in known)
-    return sum(gpu["total"] for gpu in known), others, max(0, used - others)
+    known = [gpu for gpu in gpus if gpu.total]
+    used = sum(gpu.used or 0 for gpu in known)
+    others = sum(gpu.others or 0 for gpu in known)
+    return sum(gpu.total or 0 for gpu in known), others, max(0, used - others)
 
 
-def host_use(host: Report) -> tuple[int, int, int]:
+def host_use(host: "HostSensors") -> tuple[int, int, int]:
     """The same of RAM. Files that we map are ours, though the system counts them as available."""
-    whole, own = host.get("ram_total") or 0, host.get("ram_own") or 0
-    ours = max(own, host.get("rss") or 0)
-    used = whole - (host.get("ram_available") or 0)
+    whole, own = host.ram_total or 0, host.ram_own or 0
+    ours = max(own, host.rss or 0)
+    used = whole - (host.ram_available or 0)
     return whole, max(0, used - own), ours
 
 
@@ -324,35 +355,33 @@ def share_of(tree: CacheLine, tokens: int) -> int:
 # ---- caches ----------------------------------------------------------------------------------------------------------
 
 
-def codex_line(codex: Report) -> CodexLine:
-    prefill = codex.get("prefill") or {}
+def codex_line(codex: "CodexReport") -> CodexLine:
+    prefill = codex.prefill
     return CodexLine(
-        name=codex["name"],
-        tier=codex.get("tier"),
-        files=codex.get("files") or 0,
-        tokens=codex.get("floor_tokens") or codex.get("tier_tokens") or 0,
-        kv_bytes=codex.get("kv_bytes") or 0,
-        fresh=codex.get("fresh") or "",
-        done=prefill.get("done"),
-        total=prefill.get("total"),
-        left_s=prefill.get("left_s"),
-        load=load_line(codex.get("load")),
+        name=codex.name,
+        tier=codex.tier,
+        files=codex.files or 0,
+        tokens=codex.floor_tokens or codex.tier_tokens or 0,
+        kv_bytes=codex.kv_bytes or 0,
+        fresh=codex.fresh or "",
+        done=prefill.done if prefill else None,
+        total=prefill.total if prefill else None,
+        left_s=prefill.left_s if prefill else None,
+        load=load_line(codex.load),
     )
 
 
-def load_line(load: Report | None) -> LoadLine | None:
+def load_line(load: "LoadReport | None") -> LoadLine | None:
     """None where none runs, or its floor is computed already, which the codex tells itself."""
-    if load is None or load["phase"] == "prefill":
+    if load is None or load.phase == "prefill":
         return None
-    phase = PHASES.get(load["phase"], load["phase"]) if load["phase"] else "being loaded"
-    return LoadLine(phase, load["done"], load["total"], load["rate"], load["eta_s"])
+    phase = PHASES.get(load.phase, load.phase) if load.phase else "being loaded"
+    return LoadLine(phase, load.done, load.total, load.rate, load.eta_s)
 
 
-def tree_of(cache: Report) -> CacheLine:
-    identity, _, codex = str(cache["name"]).partition("/")
-    cells, bytes_ = cache["size"], cache["bytes"]
-    branches = tuple(branch_of(one, bytes_, cells) for one in cache.get("branches", ()))
-    floors, tails = cache["floors"], cache["conversations"]
+def tree_of(cache: "CacheReport") -> CacheLine:
+    identity, _, codex = cache.name.partition("/")
+    cells, floors, tails = cache.size, cache.floors, cache.conversations
     return CacheLine(
         identity=identity.partition("@")[0],
         codex=codex,
@@ -360,82 +389,79 @@ def tree_of(cache: Report) -> CacheLine:
         floors=floors,
         tails=tails,
         room=max(0, cells - floors - tails),
-        bytes=bytes_,
-        branches=branches,
-        left_out=cache.get("left_out", 0),
+        bytes=cache.bytes,
+        branches=tuple(branch_of(one, cache.bytes, cells) for one in cache.branches),
+        left_out=cache.left_out or 0,
     )
 
 
-def branch_of(branch: Report, bytes_: int, cells: int) -> BranchLine:
+def branch_of(branch: "BranchReport", bytes_: int, cells: int) -> BranchLine:
     return BranchLine(
-        depth=branch["depth"],
-        kind=TAIL if branch["private"] else FLOOR,
-        start=branch["start"],
-        tokens=branch["tokens"],
-        promised=branch["tokens"] - branch["computed"],
-        bytes=bytes_ * branch["computed"] // cells if cells else 0,
-        used=branch["used"],
+        depth=branch.depth,
+        kind=TAIL if branch.private else FLOOR,
+        start=branch.start,
+        tokens=branch.tokens,
+        promised=branch.tokens - branch.computed,
+        bytes=bytes_ * branch.computed // cells if cells else 0,
+        used=branch.used,
     )
 
 
 # ---- jobs, questions, files ------------------------------------------------------------------------------------------
 
 
-def ticket_of(ticket: Report) -> TicketLine:
+def ticket_of(ticket: "TicketReport") -> TicketLine:
     rate = ticket_rate(ticket)
-    missing = ticket["prompt"] - ticket["done"]
+    missing = ticket.prompt - ticket.done
     return TicketLine(
-        number=ticket["ticket"],
-        codex=ticket["codex"],
-        phase=ticket["phase"],
-        place=ticket["place"],
-        background=ticket["background"],
-        ahead=not ticket["most"],
-        prompt=ticket["prompt"],
-        done=ticket["done"],
-        generated=ticket["generated"],
-        most=ticket["most"],
-        waited_s=ticket["waited_s"],
+        number=ticket.ticket,
+        codex=ticket.codex,
+        phase=ticket.phase,
+        place=ticket.place,
+        background=ticket.background,
+        ahead=not ticket.most,
+        prompt=ticket.prompt,
+        done=ticket.done,
+        generated=ticket.generated,
+        most=ticket.most,
+        waited_s=ticket.waited_s,
         rate=rate,
-        left_s=missing / rate if rate and ticket["phase"] == "prefill" else None,
+        left_s=missing / rate if rate and ticket.phase == "prefill" else None,
     )
 
 
-def ticket_rate(ticket: Report) -> float | None:
+def ticket_rate(ticket: "TicketReport") -> float | None:
     """None before anything was measured. The first token of an answer comes with the prompt's last step."""
-    if ticket["phase"] == "answering":
-        tokens, seconds = ticket["generated"] - 1, ticket["answering_s"]
+    if ticket.phase == "answering":
+        tokens, seconds = ticket.generated - 1, ticket.answering_s
     else:
-        tokens, seconds = ticket["computed"], ticket["running_s"]
+        tokens, seconds = ticket.computed, ticket.running_s
     return tokens / seconds if tokens > 0 and seconds > 0 else None
 
 
-def question_of(trace: Report) -> QuestionLine:
-    lore = trace["lore"]
-    prompt, timings, broke = lore["prompt"], lore.get("timings") or {}, lore.get("broke_at") or {}
+def question_of(trace: "TraceReport") -> QuestionLine:
+    lore, prompt = trace.lore, trace.lore.prompt
     return QuestionLine(
-        trace=trace["id"],
-        title=trace["title"],
-        codex=trace.get("codex") or "",
-        created=trace["created"],
-        tokens=prompt["tokens"],
-        cached=prompt["cached"],
-        computed=prompt["computed"],
-        ttft_ms=timings.get("ttft_ms") or 0,
-        rate=timings.get("tokens_per_second") or 0,
-        broke_at=broke.get("block") or "",
-        blocks=tuple(BlockHits(one["kind"], one["tokens"], one["cached"]) for one in lore["blocks"]),
+        trace=trace.id,
+        title=trace.title,
+        codex=trace.codex or "",
+        created=trace.created,
+        tokens=prompt.tokens,
+        cached=prompt.cached,
+        computed=prompt.computed,
+        ttft_ms=lore.timings.ttft_ms or 0,
+        rate=lore.timings.tokens_per_second or 0,
+        broke_at=lore.broke_at.block if lore.broke_at else "",
+        blocks=tuple(BlockHits(one.kind, one.tokens, one.cached) for one in lore.blocks),
     )
 
 
 def files_of(reply: Report) -> FileCosts:
-    per_token = reply["kv_bytes_per_token"]
-    lines = (
-        FileCost(one["path"], one["level"], one["tokens"], round(one["tokens"] * per_token)) for one in reply["files"]
-    )
+    costs: CodexCosts = shaped(reply)
+    per_token = costs.kv_bytes_per_token
+    lines = (FileCost(one.path, one.level, one.tokens, round(one.tokens * per_token)) for one in costs.files)
     dearest = sorted(lines, key=lambda one: (-one.tokens, one.path))
-    tokens = reply["tokens"]
-    return FileCosts(reply["codex"], tokens, round(tokens * per_token), tuple(dearest), reply.get("left_out", 0))
+    return FileCosts(costs.codex, costs.tokens, round(costs.tokens * per_token), tuple(dearest), costs.left_out or 0)
 
 
 # ---- widths ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.wire.picture import PARTS, CacheLine, memory_of, parts_of, widths
+from orchestrator.wire.picture import PARTS, CacheLine, memory_of, parts_of, shaped, widths
 
 SIZES = st.integers(0, 1 << 44)
 
@@ -50,5 +50,5 @@ def test_readings_that_are_unknown_are_no_fault(
     ]
     host = {"ram_total": total, "ram_available": available, "ram_own": own, "rss": None}
     status = {"governor": {"memory": where, "sensors": {"gpus": gpus, "host": host}}, "engine": {"kv_bytes": 0}}
-    bar = memory_of(status, 0, ())
+    bar = memory_of(shaped(status), 0, ())
     assert sum(bar.parts.values()) == bar.whole == total

@@ -31,6 +31,7 @@ from orchestrator.wire.picture import (
     QuestionLine,
     TicketLine,
     codex_line,
+    shaped,
 )
 
 EMPTY: Any = SimpleNamespace(tickets=(), trees=())  # of a picture, all that a codex's line looks at
@@ -138,13 +139,13 @@ def test_wide_characters_are_cut_before_the_column_that_they_would_not_fit():
     ],
 )
 def test_a_load_that_runs_is_told_in_the_line_of_its_codex(load, words):
-    line = codex_line({"name": "demo", "tier": None, "load": {"rate": 1.0, "eta_s": None, **load}})
+    line = codex_line(shaped({"name": "demo", "tier": None, "load": {"rate": 1.0, "eta_s": None, **load}}))
     assert plain(drawn_codex(line, EMPTY)) == f"demo  {', '.join(filter(None, (words, 'not built yet')))}"
 
 
 def test_how_far_a_prefix_is_and_its_tokens_are_told_once():
     line = codex_line(
-        {"name": "demo", "tier": "map", "files": 9, "floor_tokens": 800, "kv_bytes": 2048, "fresh": "watched"}
+        shaped({"name": "demo", "tier": "map", "files": 9, "floor_tokens": 800, "kv_bytes": 2048, "fresh": "watched"})
     )
     computed = replace(line, done=80, total=800, left_s=3.0)
     alone = "demo  computing, 10 %, 3 s left, map, 800 tokens, 2.0 KiB, 9 files, watched"
