@@ -38,9 +38,16 @@ CONFIG = """\
 expected-statuses = ["2xx", "3xx", "4xx", "503"]
 """
 ENDLESS = "/v1/events"
+ASKING = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/plan", "/v1/search", "/v1/symbols")
+# First a third of the time requests that may be answered, while all that is asked about is still there; then whatever.
+PASSES = (
+    (1 / 3, ("--mode", "positive", "--phases", "fuzzing", *(f"--include-path={path}" for path in ASKING))),
+    (2 / 3, ("--exclude-path", ENDLESS)),
+)
 REQUEST_S = 60  # an answer that fills the window, on a busy machine: in 20 s two did not end
 GUEST = ["query", "search", "codex:read"]  # of one who may only ask
 SESSION = "talk"  # there is one of that name
+QUESTION = "def unlock(code"  # the model goes on with what stands behind it
 COUNTED = ("lorekeep_turns_total", "lorekeep_unanswered_turns_total", "lorekeep_texts_total", "lorekeep_refusals_total")
 RESUME_S = 0.5  # a pause that a request began lasts no longer
 
@@ -52,7 +59,7 @@ def main() -> None:
         folder = Path(name)
         with running(folder, "guest" if options.guest else "owner") as (daemon, url, token):
             begun = time.monotonic()
-            status = fuzz(folder, url, token, options)
+            status = max(fuzz(folder, url, token, options, some) for some in PASSES)
             say(f"{time.monotonic() - begun:.0f} s; of them all, what got behind the checks of its request:")
             say(reached(daemon))
             faults = list(found(daemon))
@@ -106,7 +113,7 @@ def running(folder: Path, sigil: str) -> Iterator[tuple[PrivateDaemon, str, str]
     try:
         daemon.start("--tcp", f"127.0.0.1:{port}")
         daemon.json("load", source)
-        daemon.json("ask", "def unlock(code", "-s", SESSION, "--max-tokens", "4")
+        daemon.json("ask", QUESTION, "-s", SESSION, "--max-tokens", "4")
         daemon.json("memory", "add", "The vault called zebra is locked.")
         threading.Thread(target=resuming, args=(daemon, ended), daemon=True).start()
         yield daemon, f"http://127.0.0.1:{port}", token
@@ -132,14 +139,17 @@ def resuming(daemon: PrivateDaemon, ended: threading.Event) -> None:
 # -- the requests
 
 
-def fuzz(folder: Path, url: str, token: str, options: argparse.Namespace) -> int:
+def fuzz(folder: Path, url: str, token: str, options: argparse.Namespace, some: tuple[float, tuple[str, ...]]) -> int:
+    """One pass: a share of the time, and what it is of. The status of schemathesis."""
+    share, chosen = some
     (folder / "schemathesis.toml").write_text(CONFIG)
     (folder / "openapi.json").write_text(json.dumps(with_names(document(url, token), names(folder))))
     command = [
         *("nice", str(PLACE / "bin" / "st"), "run", "openapi.json", "--url", url, "--no-color"),
-        *("--header", f"Authorization: Bearer {token}", "--exclude-path", ENDLESS, "--checks", CHECKS),
-        *("--max-time", str(options.seconds), "--max-examples", str(options.examples), "--continue-on-failure"),
-        *("--request-timeout", str(REQUEST_S), "--suppress-health-check", "all", "--generation-database", "none"),
+        *("--header", f"Authorization: Bearer {token}", "--checks", CHECKS, *chosen),
+        *("--max-time", str(round(share * options.seconds)), "--max-examples", str(options.examples)),
+        *("--continue-on-failure", "--request-timeout", str(REQUEST_S)),
+        *("--suppress-health-check", "all", "--generation-database", "none"),
         *(("--seed", str(options.seed)) if options.seed is not None else ()),
         *options.more,
     ]
@@ -153,9 +163,10 @@ def document(url: str, token: str) -> Any:
         return json.load(answer)
 
 
-def names(folder: Path) -> dict[str, list[str]]:
-    """Of what there is, by the field that may name it: chance alone never gets behind a name that nobody has."""
-    codex, identity = "vaults", "default"
+def names(folder: Path) -> dict[str, list[Any]]:
+    """Of what there is, by the field that may name it: chance alone never gets behind a name that nobody has, nor makes
+    a conversation in which roles and calls follow one another."""
+    codex, identity = "vaults", "lorekeep"
     return {
         "name": [codex, SESSION, identity, "last", "traces", "cache", "../vaults", "\0"],
         "to": ["last"],
@@ -164,7 +175,13 @@ def names(folder: Path) -> dict[str, list[str]]:
         "identity": [identity],
         "model": ["lore", f"lore/{codex}", "builtin:quoter"],
         "role": ["user", "assistant", "system", "tool"],
-        "content": ["def unlock(code"],
+        "content": [QUESTION],
+        "messages": conversations(),
+        "input": [QUESTION],
+        "prompt": [QUESTION],
+        "query": ["unlock", QUESTION],
+        "max_tokens": [1, 4],
+        "max_completion_tokens": [1, 4],
         "path": [str(folder / "vaults"), "zebra.py", f"{folder}/vaults/../vaults"],
         "kind": ["fact", "decision"],
         "do": ["confirm", "retire"],
@@ -173,7 +190,15 @@ def names(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def with_names(node: Any, known: dict[str, list[str]]) -> Any:
+def conversations() -> list[Any]:
+    asked, said = {"role": "user", "content": QUESTION}, {"role": "assistant", "content": '== "4815162"'}
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "locked"}
+    called = [asked, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    return [[asked], [{"role": "system", "content": "Be short."}, asked, said, asked], called]
+
+
+def with_names(node: Any, known: dict[str, list[Any]]) -> Any:
     """The document in which a field may hold also one of the `known` values of its name."""
     if isinstance(node, list):
         return [with_names(one, known) for one in node]
@@ -190,7 +215,7 @@ def with_names(node: Any, known: dict[str, list[str]]) -> Any:
     return found
 
 
-def or_one_of(schema: Any, values: list[str]) -> Any:
+def or_one_of(schema: Any, values: list[Any]) -> Any:
     return {"anyOf": [{"enum": values}, schema]}
 
 

@@ -113,10 +113,12 @@ def at_route(one: Node) -> Iterator[str]:
 
 
 def events_of(content: Node) -> list[Node]:
+    """Of a stream; without the error that may end any of them."""
     if "text/event-stream" not in content:
         return []
-    found: list[Node] = content["text/event-stream"]["schema"]["properties"]["data"]["contentSchema"]["anyOf"]
-    return found
+    data = content["text/event-stream"]["schema"]["properties"]["data"]
+    written = data.get("anyOf", [data])[0]  # behind it is what ends a stream
+    return [one for one in written["contentSchema"]["anyOf"] if shape_name(one) != "ErrorReply"]
 
 
 def table(schema: dict[str, Any]) -> Iterator[str]:

@@ -95,6 +95,16 @@ def test_the_routes_are_a_valid_openapi_document_in_which_each_has_a_name_of_its
     assert sum(map(len, made["paths"].values())) == len(routes) == len({one.operation for one in routes})
 
 
+def test_what_ends_a_stream_and_is_no_json_is_declared():
+    streams = {
+        path: methods["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]["properties"]["data"]
+        for path, methods in document(routes, "1.0")["paths"].items()
+        if path in ("/v1/chat/completions", "/v1/completions", "/v1/responses")
+    }
+    ends = {path: data.get("anyOf", [{}])[-1].get("enum") for path, data in streams.items()}
+    assert ends == {"/v1/chat/completions": ["[DONE]"], "/v1/completions": ["[DONE]"], "/v1/responses": None}
+
+
 def test_what_a_route_reads_behind_the_question_mark_is_declared_and_told():
     told = {f"{one.method} {one.path}": set(re.findall(r"`\?(\w+)=", one.help)) for one in routes}
     assert told == {f"{one.method} {one.path}": {each.name for each in one.query} for one in routes}

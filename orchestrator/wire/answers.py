@@ -479,6 +479,7 @@ class ChunkChoice(ReplyShape):
 class CompletionChunk(SparseReply):
     """One event of a stream; `[DONE]` ends it. Comments between events report what is waited for."""
 
+    ends = "[DONE]"
     id: str = Field(description="of this answer")
     object: Literal["chat.completion.chunk"] = Field(description="OpenAI's word")
     created: int = Field(description="seconds since 1970")

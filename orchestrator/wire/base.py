@@ -1,7 +1,7 @@
 """What every shape on the wire is made of. All are frozen, and made ready for use when they are first used."""
 
 from operator import not_
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
@@ -12,6 +12,7 @@ class ReplyShape(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True, defer_build=True
     )
+    ends: ClassVar[str] = ""  # the last event of a stream of these, which is no JSON; '': it has none
 
     @classmethod
     def of(cls, source: object, **more: Any) -> Self:

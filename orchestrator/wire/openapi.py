@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from orchestrator.wire.base import ReplyShape
 from orchestrator.wire.faults import fault_code
 from orchestrator.wire.replies import ErrorReply
 
@@ -49,7 +50,7 @@ class DeclaredRoute(Protocol):
     body: Schema | None
     reply: Schema | None
     media: str
-    events: tuple[Schema, ...]
+    events: tuple[type[ReplyShape], ...]
     query: tuple[QueryParameter, ...]
     also: tuple[int, ...]
     faults: tuple[str, ...]
@@ -118,7 +119,7 @@ def responses(one: DeclaredRoute, reference: Mapping[Any, Node]) -> Node:
     content: Node = as_json(reference[one.reply, "serialization"]) if one.reply is not None else {}
     error = as_json(reference[ErrorReply, "serialization"])
     if one.events:
-        content["text/event-stream"] = {"schema": event_schema(reference[each, "serialization"] for each in one.events)}
+        content["text/event-stream"] = {"schema": event_schema(one.events, reference)}
     given = {"description": "done", "content": content or {one.media: {"schema": {}}}}
     found = {"200": given} | {str(status): given for status in one.also}
     for status, codes in by_status(one.refusals):
@@ -132,9 +133,13 @@ def responses(one: DeclaredRoute, reference: Mapping[Any, Node]) -> Node:
     return dict(sorted(found.items()))
 
 
-def event_schema(shapes: Iterable[Node]) -> Node:
-    """Of each server-sent event, as OpenAPI 3.2 has it: JSON in a text. An error may be the last one."""
-    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": list(shapes)}}
+def event_schema(events: Sequence[type[ReplyShape]], reference: Mapping[Any, Node]) -> Node:
+    """Of each server-sent event, as OpenAPI 3.2 has it: JSON in a text, but for what ends a stream. An error may
+    be the last one."""
+    shapes = [reference[each, "serialization"] for each in (*events, ErrorReply)]
+    data: Node = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": shapes}}
+    if ends := {each.ends for each in events} - {""}:
+        data = {"anyOf": [data, {"enum": sorted(ends)}]}
     return {"type": "object", "required": ["data"], "properties": {"event": {"type": "string"}, "data": data}}
 
 

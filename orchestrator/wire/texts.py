@@ -88,6 +88,7 @@ class TextNotes(ReplyShape):
 class TextReply(SparseReply):
     """A text that was continued; in a stream one event, and `[DONE]` ends it."""
 
+    ends = "[DONE]"
     id: str = Field(description="of this text")
     object: Literal["text_completion"] = Field(description="OpenAI's word")
     created: int = Field(description="seconds since 1970")

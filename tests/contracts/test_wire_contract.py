@@ -43,7 +43,11 @@ def given(http, method, route, path, body=None):
 def told(http, method, route, path, body=None):
     """The events of a stream, each of the shape that fits its kind."""
     shapes = ROUTES[method, route].events
-    events = events_of(http.request(method, path, json=body).text)
+    text = http.request(method, path, json=body).text
+    assert [line for line in text.splitlines() if line.startswith("data: [")] == [
+        f"data: {end}" for end in {shape.ends for shape in shapes} - {""}
+    ]
+    events = events_of(text)
     assert events
     for event in events:
         assert [] in [unlike(shape, event) for shape in shapes if fits(shape, event)], event
