@@ -65,6 +65,13 @@ IN_ENVIRONMENT = {
     "available_skills": "Procedures that are known",
 }
 """Nodes of the Environment, with what stands before them there."""
+TOLD = {
+    "censors": ("constraints", Kind.CENSOR),
+    "active_lists": ("entries of lists", Kind.FACT),
+    "user_traits": ("facts about the user", Kind.FACT),
+    "communication_style": ("wishes about answers", Kind.FACT),
+}
+"""Nodes of which the user is told what has no room, in words, and the kind of their memories."""
 PLACES = {one: (heading, one) for one, heading in {"active_lists": "Current Focus", **IN_ENVIRONMENT}.items()}
 MEMORY_NODES = frozenset({kind.node for kind in KINDS.values()} | PLACES.keys())
 
@@ -212,13 +219,13 @@ class Recall:
         frame, intent = _frame(question, pinned), intent_of(question.text)
         return _Asked(question, pinned, frame, intent, _plan(question, frame, intent, self.store.kinds))
 
-    def _block(self, asked: _Asked) -> tuple[PinnedKarma, TurnCounts, int]:
-        """With how many constraints have no room in it."""
+    def _block(self, asked: _Asked) -> tuple[PinnedKarma, TurnCounts, Mapping[str, int]]:
+        """With how many of each node that stands have no room in it."""
         question, pinned = asked.question, asked.pinned
         self._check(question, [one.id for one in pinned.entries] if pinned is not None else [])
         wanted = bool(asked.plan.kinds) or any(map(question.wants, STANDING_NODES))
         held = wanted and self.store.holds_any(question.uid)  # without, a dozen look-ups of each question find nothing
-        always, without_room = self._always(asked) if held else (None, 0)
+        always, without_room = self._always(asked) if held else (None, {})
         return *self._built(asked, always), without_room
 
     def _built(self, asked: _Asked, stand: Sequence[ShownEntry] | None) -> tuple[PinnedKarma, TurnCounts]:
@@ -274,8 +281,8 @@ class Recall:
         query = f"SELECT id, state, updated FROM memories WHERE {OF_USER} AND id IN ({marks(ids)})"  # noqa: S608
         return {one: updated for one, state, updated in self.store.read(query, uid, *ids) if state not in HIDDEN}
 
-    def _always(self, asked: _Asked) -> tuple[tuple[ShownEntry, ...], int]:
-        """What stands in every block, and how many constraints have no room."""
+    def _always(self, asked: _Asked) -> tuple[tuple[ShownEntry, ...], Mapping[str, int]]:
+        """What stands in every block, and how many of each node have no room."""
         question, holds = asked.question, _domains_of(asked.question, asked.frame)
         chosen, without_room = standing(
             self.store, question.uid, question.codex, question.room, question.wants, tokens_of, holds
@@ -391,16 +398,16 @@ def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
     return frame_of(question.text, pinned.frame)
 
 
-def _notice(fault: str, without_room: int) -> str:
+def _notice(fault: str, without_room: Mapping[str, int]) -> str:
     """What is said once to whoever asks; '' where nothing lacks."""
     words = f"memories were searched by words alone: {fault}" if fault else ""
     lacks = (
-        f"constraints that have no room in the prompt: {without_room}; shorten or retire some "
-        "(lore memory list --kind censor)"
-        if without_room
-        else ""
+        f"{TOLD[node][0]} that have no room in the prompt: {many}; shorten or retire some "
+        f"(lore memory list --kind {TOLD[node][1]})"
+        for node, many in without_room.items()
+        if node in TOLD
     )
-    return "; ".join(filter(None, (words, lacks)))
+    return "; ".join(filter(None, (words, *lacks)))
 
 
 def _domains_of(question: RecallQuestion, frame: Frame) -> Callable[[str], bool]:

@@ -4,6 +4,7 @@ Each is a context node of the gate with a place of its own in the prompt. They a
 pinned with it: an entry that comes later waits for the next block, so that no prefix breaks for it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -64,7 +65,7 @@ STANDING = (
 """In the order in which they take their room. That of constraints holds the 12 longest that are not verbatim. None is
 dropped for the room of others, and of those that have none the user is told."""
 STANDING_NODES = tuple(node.name for node in STANDING)
-MOST_OF_NODE, MOST_CONSTRAINTS = 50, 1_000  # records; whether a constraint holds is known only when it was read
+MOST_CONSTRAINTS = 1_000  # whether one holds is known only when it was read
 LEAST = 4  # tokens: nothing is as short
 
 
@@ -76,12 +77,12 @@ def standing(
     wants: Callable[[str], bool],
     count: Callable[[str], int],
     holds: Callable[[str], bool] = bool,
-) -> tuple[Sequence[tuple[str, MemoryRecord, str]], int]:
-    """The node, the record and its text, of nodes that are wanted; and how many constraints hold for which there is no
-    room, not even in one line. `room`: tokens for those that are not forced; `holds`: whether a domain is that of the
+) -> tuple[Sequence[tuple[str, MemoryRecord, str]], Counter[str]]:
+    """The node, the record and its text, of nodes that are wanted; and how many of each node have no room, constraints not
+    even in one line. `room`: tokens for those that are not forced; `holds`: whether a domain is that of the
     question, asked of constraints. What is verbatim takes no room of others. Raises LoreError."""
     chosen: list[tuple[str, MemoryRecord, str]] = []
-    without_room = 0
+    without_room = Counter[str]()
     for node in STANDING:
         if not wants(node.name):
             continue
@@ -94,9 +95,8 @@ def standing(
                 continue
             text = next((one for one in _texts(node, record) if left >= LEAST and count(one) <= left), None)
             if text is None:
-                if not node.forced:
-                    break
-                without_room += 1
+                without_room[node.name] += 1
+                left = left if node.forced else 0  # those of a list stand in its order
                 continue
             tokens = count(text)
             left, room = left - tokens, room - (0 if node.forced else tokens)
@@ -120,5 +120,5 @@ def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode
         return ()
     whose = "uid = ? AND codex = ?" if node.of_codex else VISIBLE
     condition = f"{whose} AND {CURRENT} AND {node.condition}"
-    most = MOST_CONSTRAINTS if node.forced else MOST_OF_NODE
+    most = MOST_CONSTRAINTS if node.forced else node.most // LEAST + 1
     return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, most)

@@ -124,6 +124,15 @@ def test_constraints_without_room_are_told_and_take_no_others_with_them(store: M
     assert len(stand) > 100
 
 
+def test_entries_of_a_list_without_room_are_told_and_the_first_ones_stand(store: MemoryStore) -> None:
+    for number in range(100):
+        remember(store, f"Paint door {number} of the house.", subject="list:tasks")
+    found = recalled(store)
+    texts = [one.text for one in found.karma.entries]
+    assert texts[:2] == ["tasks: Paint door 0 of the house.", "tasks: Paint door 1 of the house."]
+    assert found.notice.startswith(f"entries of lists that have no room in the prompt: {100 - len(texts)}; shorten")
+
+
 def test_what_is_verbatim_stands_whole_beside_the_others_whatever_room_there_is(store: MemoryStore) -> None:
     long = "Never do this: " + "not even once, " * 400
     for more in ({"kind": Kind.CENSOR}, {"subject": "list:tasks"}):
