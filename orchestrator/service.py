@@ -182,8 +182,17 @@ class Continued:
     completion_tokens: int
 
 
+@dataclass(frozen=True)
+class CallDelta:
+    """A piece of a call's arguments while they are said. The whole call follows, unless the answer is cut off."""
+
+    id: str
+    name: str
+    delta: str
+
+
 TextEvent = Waiting | Text | Continued
-AskEvent = Waiting | Text | Thought | ToolCall | Answered
+AskEvent = Waiting | Text | Thought | CallDelta | ToolCall | Answered
 
 
 @dataclass(frozen=True)

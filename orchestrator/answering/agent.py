@@ -14,7 +14,6 @@ model's texts as they were generated, and results. Knows no codex, no session an
 import asyncio
 import json
 import logging
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from pydantic_ai.usage import RunUsage
 from formatters.blocks import Role
 from formatters.context import CallView, ToolView, TurnContext, TurnView
 from orchestrator.answering.inference import Finished, Inference, InferenceEvent
-from orchestrator.answering.parsing import AnswerParser, BoundParser, ParsedCall
+from orchestrator.answering.parsing import AnswerParser, BoundParser, ParsedCall, new_id
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits
 from orchestrator.engine.messages import (
     Admitted,
@@ -44,7 +43,7 @@ from orchestrator.engine.messages import (
 from orchestrator.errors import LoreError
 from orchestrator.prompt.filler import cut_text
 from orchestrator.prompt.situation import OUR_TOOLS, lacking_scope
-from orchestrator.service import Text, Thought, ToolCall
+from orchestrator.service import CallDelta, Text, Thought, ToolCall
 
 
 class TurnSoFar(NamedTuple):
@@ -66,7 +65,7 @@ LoreError."""
 Learn = Callable[[str, Ids], None]
 """Called with a generated text and its ids, so that encoding the text again gives the same ids."""
 
-AnswerEvent = Text | Thought | ToolCall | Admitted | PrefillProgress | Finished
+AnswerEvent = Text | Thought | CallDelta | ToolCall | Admitted | PrefillProgress | Finished
 
 log = logging.getLogger("lorekeep")
 MOST_CHARS = 8_000  # of a result: about as much as a search of the codebase gives
@@ -160,15 +159,11 @@ def marked(results: Sequence[TurnView]) -> list[TurnView]:
 
 def wanted_of(call: ParsedCall) -> ToolCall:
     """A call that the client carries out."""
-    return ToolCall(new_id(), call.name, json.dumps(dict(call.arguments)))
+    return ToolCall(call.id or new_id(), call.name, call.written or json.dumps(dict(call.arguments)))
 
 
 def view_of(call: ToolCall) -> CallView:
     return CallView(id=call.id, name=call.name, arguments=call.arguments)
-
-
-def new_id() -> str:
-    return f"call_{secrets.token_hex(12)}"
 
 
 @dataclass
@@ -182,7 +177,7 @@ class Utterance:
 
     async def events(
         self, model: EngineModel, job: InferenceJob
-    ) -> AsyncGenerator[Text | Thought | Admitted | PrefillProgress]:
+    ) -> AsyncGenerator[Text | Thought | CallDelta | Admitted | PrefillProgress]:
         parser, generated, ids, cut = model.parser(job), list[str](), list[Ids](), False
         async with aclosing(cast(AsyncGenerator[InferenceEvent], model.inference.infer(job))) as events:
             async for event in events:
@@ -190,7 +185,7 @@ class Utterance:
                     self._chosen += event.chosen
                     generated.append(event.text)
                     ids.append(event.ids)
-                    for part in self._shown(parser.feed(event.text)):
+                    for part in self._shown(parser.feed(event.text, event.ids)):
                         yield part
                 elif isinstance(event, Completion):
                     self.completion, cut = event, event.reason is Reason.LENGTH
@@ -202,11 +197,14 @@ class Utterance:
         if self.text:
             model.learn(self.text, b"".join(ids))
 
-    def _shown(self, parts: Iterable[Text | Thought | ParsedCall]) -> Iterator[Text | Thought]:
-        """Parts but calls, which are kept."""
+    def _shown(self, parts: Iterable[Text | Thought | CallDelta | ParsedCall]) -> Iterator[Text | Thought | CallDelta]:
+        """Parts but whole calls, which are kept."""
         for part in parts:
             if isinstance(part, ParsedCall):
                 self.calls.append(part)
+                continue
+            if isinstance(part, CallDelta):
+                yield part
                 continue
             chosen, self._chosen = tuple(self._chosen), []
             yield part if isinstance(part, Thought) else Text(part.delta, chosen)

@@ -25,7 +25,7 @@ from orchestrator.answering.grounding import AnswerSources, citations_of, used_o
 from orchestrator.answering.inference import Finished, Inference
 from orchestrator.answering.keeping import ClosedTurn, Remembered, SavedTurn, heard_turn, saved
 from orchestrator.answering.ledger import excluded_memories
-from orchestrator.answering.parsing import AnswerParser, BoundParser
+from orchestrator.answering.parsing import AnswerParser, BoundParser, ToldCalls
 from orchestrator.answering.preparing import Preparer
 from orchestrator.answering.question import PreparedQuestion, SplitMessages, split
 from orchestrator.answering.refusals import refusal_of, ungrounded
@@ -37,14 +37,14 @@ from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, un
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse, prompt_s
+from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse, bytes_to_ids, prompt_s
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import Severity
 from orchestrator.machine.yielding import Yielding
 from orchestrator.model.chat_model import ChatModel, engine_faults, engine_ready, paused, why_waiting
 from orchestrator.prompt.composing import Composed, broke_at
-from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
+from orchestrator.service import Answered, Ask, AskEvent, CallDelta, Text, Thought, ToolCall
 from orchestrator.wire.answers import CensorMark, Citation, GovernorState, Lore, PlanReply, Waiting
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Answers:
         self, prepared: PreparedQuestion, state: RunState, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
         ids: dict[str, bytes] = {}
-        model = self._model(prepared, ids, state)
+        model = self._model(prepared, ids, state, await self._told_calls(prepared))
         used = prepared.composed.assembled.tokens + prepared.promised
         deps = prepared.turn.model_copy(update={"strategy": report.strategy_view(prepared.found.decision, used)})
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
@@ -282,7 +282,28 @@ class Answers:
         shown = {one.path for one in prepared.turn.state.evidence}
         return self.outdated(prepared.codex_state.name, sorted({one.path for one in citations if one.valid} - shown))
 
-    def _model(self, prepared: PreparedQuestion, ids: dict[str, bytes], state: RunState) -> "EngineModel":
+    async def _told_calls(self, prepared: PreparedQuestion) -> Callable[[], ToldCalls | None]:
+        """Makes what tells the client's calls while they are said, but where a form has no JSON, or a memory may refuse a
+        call that it reads whole. Raises LoreError."""
+        form, names = prepared.chat_model.placement.calls, frozenset(tool.name for tool in prepared.ask.tools)
+        principal, codex = prepared.ask.principal, prepared.codex_state
+        reads = principal.may("memory:read")
+        if not names or form.style is not None or not form.before:
+            return lambda: None
+        if reads and await asyncio.to_thread(self.memories.may_block, principal.uid, codex.name if codex else None):
+            return lambda: None
+        encode = prepared.chat_model.tokens.encode
+        (control,), (plain,) = await encode([form.trigger], control=True), await encode([form.trigger])
+        mark = None if control == plain else bytes_to_ids(control)[0]
+        return lambda: ToldCalls(form, names, mark)
+
+    def _model(
+        self,
+        prepared: PreparedQuestion,
+        ids: dict[str, bytes],
+        state: RunState,
+        told: Callable[[], ToldCalls | None],
+    ) -> "EngineModel":
         from orchestrator.answering.agent import EngineModel
 
         chat_model = prepared.chat_model
@@ -305,7 +326,8 @@ class Answers:
             return await self._blocked(prepared, call)
 
         limits = TurnLimits(prepared.ask.max_tokens, self.turn_s)
-        return EngineModel(self.inference, compose, learn, partial(parser_of, prepared.chat_model), limits, refuse)
+        parser = partial(parser_of, prepared.chat_model, told=told)
+        return EngineModel(self.inference, compose, learn, parser, limits, refuse)
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:
         if isinstance(event, Admitted) and state.admitted is None:
@@ -318,7 +340,7 @@ class Answers:
             return waiting_of(event, floor, codex, self.client.snapshot.counters)
         elif isinstance(event, Finished):
             state.finished = event
-        elif isinstance(event, Text | Thought | ToolCall):
+        elif isinstance(event, Text | Thought | CallDelta | ToolCall):
             state.first_token = state.first_token or time.monotonic()
             if not isinstance(event, ToolCall):
                 return event
@@ -443,16 +465,17 @@ class Answers:
         return plan_report(prepared, lore, refusal, self.client.snapshot, self.preparer.machine.budget, text)
 
 
-def parser_of(chat_model: ChatModel, job: InferenceJob) -> AnswerParser | BoundParser:
-    """Of the text that the job gives."""
+def parser_of(
+    chat_model: ChatModel, job: InferenceJob, told: Callable[[], ToldCalls | None] = lambda: None
+) -> AnswerParser | BoundParser:
+    """Of the text that the job gives. `told` makes what tells its calls while they are said."""
     rules = job.sampling.calls
     bound = job.sampling.schema or (rules is not None and rules.required)  # from the first token on: nothing is thought
     thinking = chat_model.opens_thought and not bound
     if rules is None or not rules.tools:
         return AnswerParser(thinking=thinking)
-    return BoundParser(
-        chat_model.placement.calls, {tool.name: json.loads(tool.parameters) for tool in rules.tools}, thinking=thinking
-    )
+    schemas = {tool.name: json.loads(tool.parameters) for tool in rules.tools}
+    return BoundParser(chat_model.placement.calls, schemas, thinking=thinking, told=told())
 
 
 def last_job(job: InferenceJob, ask: Ask) -> InferenceJob:

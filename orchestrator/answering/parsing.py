@@ -1,13 +1,15 @@
 """What a model's text says: the answer, thoughts, and calls of tools. Knows no engine and no tool."""
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from formatters.calls import ArgumentStyle, CallFormat
 from orchestrator.engine.calling import THOUGHT, alternatives, few_values, may_be_any_text
-from orchestrator.service import Text, Thought
+from orchestrator.engine.messages import Ids, bytes_to_ids
+from orchestrator.service import CallDelta, Text, Thought
 
 Arguments = dict[str, Any]  # of a call, as the model says them
 NO_SCHEMAS: Mapping[str, Any] = {}
@@ -16,8 +18,16 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class ParsedCall:
+    """`written`: the arguments as they were said, where that is JSON. `id`: what it was told by while it was said."""
+
     name: str
     arguments: Mapping[str, Any]
+    written: str = field(default="", compare=False)
+    id: str = field(default="", compare=False)
+
+
+def new_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
 
 
 class AnswerParser:
@@ -37,8 +47,9 @@ class AnswerParser:
         self._begun = False  # the answer: a thought comes before it
         self._held = ""
 
-    def feed(self, piece: str) -> Iterator[Text | Thought]:
+    def feed(self, piece: str, ids: Ids = b"") -> Iterator[Text | Thought]:
         """Parts that are certain now."""
+        del ids
         self._held += piece
         at = 0
         while at >= 0:
@@ -88,39 +99,49 @@ class BoundParser:
 
     What begins as a call is held back until the text has ended, and is text where it is none: a model can spell out a
     control token. In a thought nothing is a call. A call that was cut off is dropped. `schemas`: of the arguments of each
-    tool that was offered.
+    tool that was offered. `told`: the calls that are told as they come.
     """
 
-    def __init__(self, form: CallFormat, schemas: Mapping[str, Any], *, thinking: bool = False) -> None:
+    def __init__(
+        self, form: CallFormat, schemas: Mapping[str, Any], *, thinking: bool = False, told: "ToldCalls | None" = None
+    ) -> None:
         self._form = form
+        self._told_calls = told
         self._schemas = schemas
         self._free = AnswerParser(thinking=thinking)
         self._held = ""
         self._said = False  # text before calls
         self._calling = False
 
-    def feed(self, piece: str) -> Iterator[Text | Thought | ParsedCall]:
-        """Parts that are certain now."""
+    def feed(self, piece: str, ids: Ids = b"") -> Iterator[Text | Thought | CallDelta | ParsedCall]:
+        """Parts that are certain now. `ids`: the tokens of the text so far that were not given yet."""
+        if self._told_calls is not None:
+            self._told_calls.saw(ids)
         for part in self._free.feed(piece):
             yield from self._told(part)
 
-    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | ParsedCall]:
+    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | CallDelta | ParsedCall]:
         """What was held back. `cut`: the text ended because it may not be longer."""
         for part in self._free.end():
             yield from self._told(part)
         at, calls = self._calls()
-        if cut and not calls and self._calling:
+        ids = self._told_calls.ids if self._told_calls is not None else []
+        if ids and not calls:
+            at = self._held.find(self._form.trigger)
+        elif cut and not calls and self._calling:
             at = self._held.rfind(self._form.trigger)
         if at:
             yield Text(self._held[:at])
-        yield from calls
+        yield from (replace(call, id=ids[at]) if at < len(ids) else call for at, call in enumerate(calls))
 
-    def _told(self, part: Text | Thought) -> Iterator[Text | Thought]:
+    def _told(self, part: Text | Thought) -> Iterator[Text | Thought | CallDelta]:
         if isinstance(part, Thought):
             yield part
             return
         self._held += part.delta
         if self._calling:
+            if self._told_calls is not None:
+                yield from self._told_calls.feed(part.delta)
             return
         at = self._next(0)
         self._calling = at >= 0
@@ -129,6 +150,9 @@ class BoundParser:
         self._said = self._said or bool(text)
         if text:
             yield Text(text)
+        if self._calling and self._told_calls is not None:
+            self._told_calls = self._told_calls if self._told_calls.marked else None
+            yield from self._told_calls.feed(self._held) if self._told_calls is not None else ()
 
     def _calls(self) -> tuple[int, list[ParsedCall]]:
         """Where they begin, and what they are."""
@@ -152,6 +176,64 @@ class BoundParser:
         if not self._form.alone:
             return _beginning(self._held, self._form.trigger)
         return len(self._held) if not self._said and self._form.trigger.startswith(self._held) else 0
+
+
+class ToldCalls:
+    """Tells calls as they come, where their arguments are one JSON object: the pieces are the text itself.
+
+    `names`: of those that are told. `mark`: the control token that calls begin with; a model can spell it out, and what
+    follows is bound to nothing then. None: their beginning is no control token, and nobody can say it otherwise.
+    """
+
+    def __init__(self, form: CallFormat, names: Collection[str], mark: int | None) -> None:
+        self._form = form
+        self._names = names
+        self._mark = mark
+        self.marked = mark is None
+        self.ids: list[str] = []  # of all calls so far
+        self._head = form.begin  # what stands before the next name
+        self._held = ""
+        self._name = ""  # of the call whose arguments come
+        self._depth, self._quoted, self._escaped = 0, False, False
+
+    def saw(self, ids: Ids) -> None:
+        self.marked = self.marked or self._mark in bytes_to_ids(ids)
+
+    def feed(self, text: str) -> Iterator[CallDelta]:
+        """`text`: what follows in the calls, from their beginning on."""
+        self._held += text
+        while self._held and (self._name or self._named()):
+            size = self._within()
+            piece, self._held = self._held[:size], self._held[size:]
+            if piece and self._name in self._names:
+                yield CallDelta(self.ids[-1], self._name, piece)
+            if piece and not self._depth:
+                self._name, self._head = "", self._form.end + self._form.between
+
+    def _named(self) -> bool:
+        name, before, rest = self._held.removeprefix(self._head).partition(self._form.before)
+        if not before or not self._held.startswith(self._head):
+            return False
+        self._name, self._held = name, rest
+        self.ids.append(new_id())
+        return True
+
+    def _within(self) -> int:
+        """How much of what is held belongs to the object."""
+        for at, sign in enumerate(self._held, 1):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = sign == "\\", sign != '"'
+            elif sign == '"':
+                self._quoted = True
+            elif sign in "{[":
+                self._depth += 1
+            elif sign in "}]":
+                self._depth -= 1
+                if not self._depth:
+                    return at
+        return len(self._held)
 
 
 def parsed_calls(form: CallFormat, text: str, schemas: Mapping[str, Any] = NO_SCHEMAS) -> list[ParsedCall]:
@@ -186,7 +268,8 @@ def _parsed_call(form: CallFormat, text: str, at: int, schemas: Mapping[str, Any
         return None
     if not isinstance(given, dict) or not text.startswith(form.end, end):
         return None
-    return ParsedCall(text[at:name], given), end + len(form.end)
+    written = text[begin:end] if form.style is None else ""
+    return ParsedCall(text[at:name], given, written), end + len(form.end)
 
 
 # -- arguments one by one, as the engine lets them be written

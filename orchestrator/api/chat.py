@@ -21,6 +21,7 @@ from orchestrator.service import (
     Answered,
     Ask,
     AskEvent,
+    CallDelta,
     Continued,
     Embedded,
     Message,
@@ -312,15 +313,6 @@ def called(call: ToolCall) -> AnswerToolCall:
     return AnswerToolCall(id=call.id, type="function", function=function)
 
 
-def streamed(call: ToolCall, index: int) -> tuple[StreamedCall, StreamedCall]:
-    """As OpenAI streams it: first what is called, then the arguments."""
-    begun = StreamedFunction(name=call.name, arguments="")
-    return (
-        StreamedCall(index=index, id=call.id, type="function", function=begun),
-        StreamedCall(index=index, function=StreamedFunction(arguments=call.arguments)),
-    )
-
-
 def logprobs_of(chosen: Sequence[Chosen]) -> Logprobs:
     content = (
         ChosenToken(**dict(chance_of(each.token)), top_logprobs=tuple(map(chance_of, each.likeliest)))
@@ -344,7 +336,7 @@ class Chunks:
 
     def __init__(self, model: str, include_usage: bool) -> None:
         self.include_usage = include_usage
-        self.calls = 0
+        self.calls: dict[str, int] = {}  # their places, by id
         self.opened = False
         self.frame = CompletionChunk(
             id=new_id(), object="chat.completion.chunk", created=int(time.time()), model=model, choices=()
@@ -374,11 +366,22 @@ class Chunks:
                 return [json.dumps(event.delta).encode().join(self.thought)]
             case Waiting():
                 return [comment(WaitingComment(progress=event))]
+            case CallDelta():
+                return self.call(event.id, event.name, event.delta)
             case ToolCall():
-                self.calls += 1
-                return [self.choice(Delta(tool_calls=(part,))) for part in streamed(event, self.calls - 1)]
+                return [] if event.id in self.calls else self.call(event.id, event.name, event.arguments)
             case Answered():
                 return self.end(event)
+
+    def call(self, id: str, name: str, arguments: str) -> list[bytes]:  # noqa: A002 - the protocol's word
+        """As OpenAI streams it: first what is called, then the arguments."""
+        begun, parts = id in self.calls, list[StreamedCall]()
+        place = self.calls.setdefault(id, len(self.calls))
+        if not begun:
+            function = StreamedFunction(name=name, arguments="")
+            parts.append(StreamedCall(index=place, id=id, type="function", function=function))
+        parts.append(StreamedCall(index=place, function=StreamedFunction(arguments=arguments)))
+        return [self.choice(Delta(tool_calls=(part,))) for part in parts]
 
     def choice(self, delta: Delta, logprobs: Logprobs | None = None) -> bytes:
         return self.chunk(choices=(ChunkChoice(index=0, delta=delta, logprobs=logprobs, finish_reason=None),))
@@ -414,7 +417,7 @@ async def completed(model: str, events: AsyncIterator[AskEvent]) -> CompletionRe
                     calls.append(called(event))
                 case Answered():
                     answered = event
-                case Waiting():
+                case Waiting() | CallDelta():
                     pass
     assert answered is not None, "an ask ends with Answered or raises"
     said = "".join(text)

@@ -20,7 +20,7 @@ from orchestrator.api.http import ApiCall, EventStream, closing, comment, named_
 from orchestrator.api.names import refuse_missing
 from orchestrator.engine.messages import Chosen
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
-from orchestrator.service import Answered, Ask, AskEvent, Text, Thought, ToolCall
+from orchestrator.service import Answered, Ask, AskEvent, CallDelta, Text, Thought, ToolCall
 from orchestrator.wire.answers import ChosenToken, Waiting, WaitingComment
 from orchestrator.wire.names import ANY_CODEX
 from orchestrator.wire.requests import (
@@ -328,6 +328,8 @@ class ResponseWriter:
         self.sent = 0
         self.done: list[OutputItem] = []
         self.open: OpenItem | None = None
+        self.calling: OutputCall | None = None  # the call that comes in pieces
+        self.pieces: list[str] = []  # of its arguments
         self.reply = ResponseReply(
             id=id,
             created_at=int(time.time()),
@@ -348,7 +350,8 @@ class ResponseWriter:
     async def whole(self, events: AsyncIterator[AskEvent]) -> ResponseReply:
         async with closing(events):
             async for event in events:
-                list(self.written(event))
+                if not isinstance(event, CallDelta):
+                    list(self.written(event))
         return self.reply
 
     async def chunks(self, events: AsyncIterator[AskEvent]) -> AsyncIterator[bytes]:
@@ -374,9 +377,12 @@ class ResponseWriter:
                 yield from self.piece(TEXT, event.delta, event.chosen)
             case Thought():
                 yield from self.piece(THOUGHT, event.delta, ())
-            case ToolCall():
-                yield from self.closed("completed")
+            case CallDelta():
                 yield from self.call(event)
+            case ToolCall():
+                if event.id not in {one.call_id for one in (*self.done, self.calling) if isinstance(one, OutputCall)}:
+                    yield from self.call(CallDelta(event.id, event.name, event.arguments))
+                yield from self.closed("completed")
             case Answered():
                 yield from self.ended(event)
 
@@ -399,6 +405,7 @@ class ResponseWriter:
         yield self.part("response.content_part.added", self.open)
 
     def closed(self, status: Literal["completed", "incomplete"]) -> Iterator[StreamedEvent]:
+        yield from self.called(status)
         if (item := self.open) is None:
             return
         told: dict[str, Any] = {"text": "".join(item.said), "logprobs": item.logprobs(item.chosen)}
@@ -409,24 +416,35 @@ class ResponseWriter:
         self.done.append(ended)
         self.open = None
 
-    def call(self, call: ToolCall) -> Iterator[StreamedEvent]:
-        """A call comes whole."""
-        name = f"fc_{secrets.token_hex(12)}"
-        item = OutputCall(id=name, status="in_progress", call_id=call.id, name=call.name, arguments="")
-        at: dict[str, Any] = {"item_id": name, "output_index": len(self.done)}
-        yield self.item("response.output_item.added", item)
+    def call(self, call: CallDelta) -> Iterator[StreamedEvent]:
+        """A piece of a call; the first one of another call opens it."""
+        if self.calling is None or self.calling.call_id != call.id:
+            yield from self.closed("completed")
+            name = f"fc_{secrets.token_hex(12)}"
+            self.calling = OutputCall(id=name, status="in_progress", call_id=call.id, name=call.name, arguments="")
+            self.pieces = []
+            yield self.item("response.output_item.added", self.calling)
+        self.pieces.append(call.delta)
         kind: Literal["response.function_call_arguments.delta"] = "response.function_call_arguments.delta"
-        yield PieceEvent(type=kind, sequence_number=self.number(), delta=call.arguments, **at)
+        at: dict[str, Any] = {"item_id": self.calling.id, "output_index": len(self.done)}
+        yield PieceEvent(type=kind, sequence_number=self.number(), delta=call.delta, **at)
+
+    def called(self, status: Literal["completed", "incomplete"]) -> Iterator[StreamedEvent]:
+        """The end of the call that is open."""
+        if (item := self.calling) is None:
+            return
+        whole = item.model_copy(update={"status": status, "arguments": "".join(self.pieces)})
         yield WholeEvent(
             type="response.function_call_arguments.done",
             sequence_number=self.number(),
-            name=call.name,
-            arguments=call.arguments,
-            **at,
+            item_id=item.id,
+            output_index=len(self.done),
+            name=item.name,
+            arguments=whole.arguments,
         )
-        whole = item.model_copy(update={"status": "completed", "arguments": call.arguments})
         yield self.item("response.output_item.done", whole)
         self.done.append(whole)
+        self.calling = None
 
     # -- the end
 

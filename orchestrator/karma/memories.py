@@ -190,6 +190,11 @@ class Memories:
             self.store.trigger(uid, one.record.id)
         return tuple(mark_of(one) for one in found)
 
+    def may_block(self, uid: int, codex: str | None) -> bool:
+        """Whether one of these censors refuses what goes against it."""
+        about = f"{VISIBLE} AND {SHOWN} AND kind = ? AND trigger <> '' AND severity = ?"
+        return bool(self.store.records(about, uid, codex, Kind.CENSOR, Severity.BLOCK))
+
     def get(self, uid: int, id: str) -> MemoryView:  # noqa: A002 - the record's own word
         return self._view(self.store.get(uid, id))
 

@@ -1,8 +1,6 @@
 """A client's tools on the real engine: a model of noise makes valid calls by constraint alone, and results come back."""
 
-import hashlib
 import json
-import socket
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +13,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from support.house import blocks, codebase, living, reply
-from support.openai_client import openai_client
+from support.openai_client import free_port, openai_client, tcp_client, tcp_config
 
 COLOURS = ["red", "green", "blue"]
 PAINT = {
@@ -47,28 +45,15 @@ LOOK = {
 WRAPPING = 40  # tokens that a follow-up may compute beside its results'
 
 
-TOKEN = "t" * 43
-TCP = """
-[serve]
-tcp = "127.0.0.1:{port}"
-[tokens.editor]
-sha256 = "{digest}"
-sigil = "owner"
-"""
-
-
 @pytest.fixture(scope="module")
 def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
+    return free_port()
 
 
 @pytest.fixture(scope="module")
 def house(models, port):
-    config = TCP.format(port=port, digest=hashlib.sha256(TOKEN.encode()).hexdigest())
     window = {"LORE_MODEL__CONTEXT": "2560"}  # a prompt of all of it is computed in seconds
-    with living(models, config, model="builtin:noise-s", environment=window) as daemon:
+    with living(models, tcp_config(port), model="builtin:noise-s", environment=window) as daemon:
         assert daemon.lore("load", codebase(daemon.folder / "vaults"), "--wait").returncode == 0
         yield daemon
 
@@ -76,8 +61,7 @@ def house(models, port):
 @pytest.fixture(params=["Unix socket", "TCP"])
 def anywhere(request, house, port):
     """OpenAI's client on either way to the daemon."""
-    tcp = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=TOKEN, max_retries=0)
-    with tcp if request.param == "TCP" else openai_client(house.socket) as client:
+    with tcp_client(port) if request.param == "TCP" else openai_client(house.socket) as client:
         yield client
 
 
@@ -212,6 +196,34 @@ def test_a_named_tool_is_the_one_that_is_called_also_in_a_stream(anywhere):
     for index in {call.index for call in deltas}:
         text = "".join(call.function.arguments for call in deltas if call.index == index)
         assert json.loads(text)["at"] in ("wall", "door")
+
+
+def arguments_in(stream):
+    """The pieces of each call's arguments, by the call's place, and why the answer ended."""
+    pieces, reason = {}, None
+    for chunk in stream:
+        for choice in chunk.choices:
+            reason = choice.finish_reason or reason
+            for call in choice.delta.tool_calls or ():
+                pieces.setdefault(call.index, []).append(call.function.arguments)
+    return pieces, reason
+
+
+def test_arguments_are_streamed_as_they_are_said_and_add_up_to_the_whole_call(anywhere):
+    asked = {"tool_choice": "required", "temperature": 1.5, "seed": 3}
+    whole = create(anywhere, [user("Paint.")], **asked).choices[0].message.tool_calls
+    pieces, reason = arguments_in(create(anywhere, [user("Paint.")], stream=True, **asked))
+    assert ["".join(each) for each in pieces.values()] == [call.function.arguments for call in checked(whole)]
+    assert (reason, min(len(each) for each in pieces.values()) > 2) == ("tool_calls", True)
+
+
+def test_a_stream_that_is_cut_within_a_call_says_so_behind_what_was_said_of_it(client):
+    pieces, reason = arguments_in(
+        create(client, [user("Paint it.")], tool_choice="required", max_tokens=20, stream=True)
+    )
+    assert (reason, len(pieces)) == ("length", 1)
+    with pytest.raises(json.JSONDecodeError):
+        json.loads("".join(pieces[0]))
 
 
 def test_of_the_tools_that_are_allowed_one_is_called_and_the_others_change_no_prefix(client):

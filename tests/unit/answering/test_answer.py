@@ -11,21 +11,25 @@ import pytest
 from support.planning import ME, SmallHouse, asking
 from support.small_disk import small_disk
 
+from formatters.calls import PLAIN_CALLS
 from formatters.context import StateView, TurnContext
 from orchestrator.answering.agent import Finished
 from orchestrator.answering.answer import Answers, RunState, waiting_of
+from orchestrator.answering.client_tools import call_form
 from orchestrator.answering.conversations import Conversation, Conversations
 from orchestrator.answering.keeping import saved
 from orchestrator.answering.question import PreparedQuestion, SplitMessages, TurnFindings
 from orchestrator.answering.sessions import SessionStore
-from orchestrator.engine.messages import Admitted, Grant, PrefillProgress
+from orchestrator.engine.calling import OfferedTool, ToolRules
+from orchestrator.engine.messages import Admitted, Grant, InferenceJob, PrefillProgress, Sampling
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recalled
 from orchestrator.karma.records import Kind, NewMemory, Severity
 from orchestrator.prompt.budget import Governed
 from orchestrator.relevance.intent import NOTHING, frame_of, intent_of
-from orchestrator.service import Ask, Message, Principal, Text, ToolCall
+from orchestrator.service import Ask, CallDelta, Message, Principal, Text, ToolCall
 from orchestrator.wire.answers import Waiting
+from orchestrator.wire.requests import ToolFunction
 
 ASK = Ask(Principal(1000, 1000, 1), (Message("user", "Where is main?"),), session="plans")
 
@@ -194,6 +198,30 @@ def test_a_blocking_censor_refuses_the_call_that_goes_against_it_and_says_so(tmp
     assert events[-1].finish_reason == "tool_calls"
     assert [(one.id, one.severity) for one in events[-1].lore.censored] == [(censor, "block")]
     assert house.memories.get(ME.uid, censor).activations == 1
+
+
+class TellingHouse(CallingHouse):
+    """The model says a call of the client's tool in two pieces."""
+
+    async def answer(self, turn: object, model: object) -> AsyncIterator[Any]:
+        del turn
+        asked: Any = model
+        rules = ToolRules(call_form(PLAIN_CALLS), (OfferedTool("run_sql", "{}"),), required=True)
+        text = PLAIN_CALLS.written([("run_sql", '{"query": "SELECT 1"}')])
+        parser = asked.parser(InferenceJob(1, "", b"", 0, 10, Sampling(calls=rules)))
+        for part in (*parser.feed(text[:-20]), *parser.feed(text[-20:])):
+            yield part
+        yield ToolCall(next(iter(parser.end())).id, "run_sql", '{"query": "SELECT 1"}')
+        yield Finished("tool_calls", "", (), ())
+
+
+@pytest.mark.parametrize(("block", "pieces"), [(True, 0), (False, 2)])
+def test_no_piece_of_a_call_is_told_where_a_memory_may_refuse_it(tmp_path: Path, block: bool, pieces: int) -> None:
+    house = TellingHouse(tmp_path)
+    house.censor(block=block)
+    events = house.events(replace(asking(), principal=REMEMBERING, tools=(ToolFunction(name="run_sql"),)))
+    assert len([one for one in events if isinstance(one, CallDelta)]) == pieces
+    assert called(events) == ["run_sql"]
 
 
 class PackageHouse(CallingHouse):

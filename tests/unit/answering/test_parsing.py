@@ -1,7 +1,7 @@
 """Answers whose calls are bound to a form: whatever is parsed is a whole call, however the text comes in pieces."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from formatters.calls import PLAIN_CALLS, ArgumentStyle, CallFormat
 from orchestrator.answering.answer import parser_of
 from orchestrator.answering.client_tools import call_form
-from orchestrator.answering.parsing import BoundParser, ParsedCall, parsed_calls
+from orchestrator.answering.parsing import BoundParser, ParsedCall, ToldCalls, parsed_calls
 from orchestrator.engine.calling import OfferedTool, ToolRules
-from orchestrator.engine.messages import InferenceJob, Sampling
-from orchestrator.service import Text, Thought
+from orchestrator.engine.messages import InferenceJob, Sampling, ids_to_bytes
+from orchestrator.service import CallDelta, Text, Thought
 
 HERMES = CallFormat(
     "hermes",
@@ -40,9 +40,14 @@ calls = st.lists(st.tuples(names, st.dictionaries(st.text(max_size=8), values, m
 
 
 def parts_of(
-    form: CallFormat, pieces: Sequence[str], *, cut: bool = False, offered: set[str] | None = None
+    form: CallFormat,
+    pieces: Sequence[str],
+    *,
+    cut: bool = False,
+    offered: Mapping[str, Any] | None = None,
+    told: ToldCalls | None = None,
 ) -> list[Any]:
-    parser = BoundParser(form, offered if offered is not None else {"look": {}, "find": {}})
+    parser = BoundParser(form, offered if offered is not None else {"look": {}, "find": {}}, told=told)
     return [*(part for piece in pieces for part in parser.feed(piece)), *parser.end(cut=cut)]
 
 
@@ -66,6 +71,40 @@ def test_what_a_form_writes_is_read_in_whatever_pieces_it_comes(
     parts = parts_of(form, in_pieces(text, sizes), offered={name: {} for name, _ in made})
     assert [part for part in parts if isinstance(part, ParsedCall)] == [ParsedCall(*one) for one in made]
     assert "".join(part.delta for part in parts if isinstance(part, Text)) == said
+
+
+@given(st.sampled_from(FORMS), calls, st.lists(st.integers(1, 9), max_size=40), st.booleans())
+def test_calls_that_are_told_as_they_come_are_the_same_calls(
+    form: CallFormat, made: list[tuple[str, dict[str, Any]]], sizes: list[int], ours: bool
+) -> None:
+    made = made if form.between else made[:1]
+    text = form.written([(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in made])
+    names = {name for name, _ in made[ours:]}  # the first is one of ours, which no client is told
+    told = ToldCalls(form, names, None)
+    parts = parts_of(form, in_pieces(text, sizes), offered={name: {} for name, _ in made}, told=told)
+    whole = [part for part in parts if isinstance(part, ParsedCall)]
+    assert whole == [ParsedCall(*one) for one in made]
+    assert [one.id for one in whole] == told.ids
+    for call in whole:
+        pieces = [part.delta for part in parts if isinstance(part, CallDelta) and part.id == call.id]
+        assert "".join(pieces) == (call.written if call.name in names else "")
+        assert json.loads(call.written) == call.arguments
+
+
+def test_a_call_whose_beginning_is_spelled_out_is_told_once_it_is_whole() -> None:
+    call, mark = '<tool_call>\n{"name": "look", "arguments": {"a": 1}}\n</tool_call>', 7
+    for ids, pieces in (([1, 2], 0), ([1, mark, 2], 2)):
+        parser = BoundParser(HERMES, {"look": {}}, told=ToldCalls(HERMES, {"look"}, mark))
+        parts = [*parser.feed(call[:46], ids_to_bytes(ids)), *parser.feed(call[46:], ids_to_bytes([3])), *parser.end()]
+        assert len([part for part in parts if isinstance(part, CallDelta)]) == pieces
+        assert parts[-1] == ParsedCall("look", {"a": 1})
+
+
+def test_of_a_call_that_was_cut_off_no_text_is_left() -> None:
+    first = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    pieces = ["So. ", first, '\n<tool_call>\n{"name": "find", "arguments": {"a": "']
+    parts = parts_of(HERMES, pieces, cut=True, told=ToldCalls(HERMES, {"look", "find"}, None))
+    assert [part.delta for part in parts] == ["So. ", "{}", '{"a": "']
 
 
 @given(st.sampled_from(FORMS), calls, st.data())

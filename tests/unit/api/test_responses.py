@@ -10,7 +10,7 @@ from support.small_reports import lore_of
 
 from orchestrator.api.responses import ResponseWriter
 from orchestrator.errors import EngineFailed
-from orchestrator.service import Answered, Ask, Message, Principal, Text, Thought, ToolCall, ToolChoice
+from orchestrator.service import Answered, Ask, CallDelta, Message, Principal, Text, Thought, ToolCall, ToolChoice
 from orchestrator.wire.responses import ResponseBody
 
 ASK = Ask(Principal(1, 1, 1), (Message("user", "q"),))
@@ -21,7 +21,7 @@ words = st.lists(
     st.builds(Text, st.text(min_size=1)) | st.builds(Thought, st.text(min_size=1)),
     max_size=8,
 )
-calls = st.lists(st.builds(ToolCall, st.just("call-1"), st.just("look"), st.just('{"a": 1}')), max_size=2)
+called_in = st.lists(st.lists(st.text(min_size=1), min_size=1, max_size=3), max_size=3)  # pieces of arguments
 
 
 def create(client, given_input="hello there", **options):
@@ -46,9 +46,11 @@ def read(events, body):
 # -- the events, for whatever comes
 
 
-@given(words, calls, st.sampled_from(["stop", "length"]))
-def test_the_events_add_up_to_the_response_in_the_order_of_the_protocol(said, called, reason):
-    events = read([*said, *called, answered(reason)], ResponseBody(input="q", tools=(TOOL,)))
+@given(words, called_in, st.booleans(), st.sampled_from(["stop", "length"]))
+def test_the_events_add_up_to_the_response_in_the_order_of_the_protocol(said, called, told, reason):
+    parts = [CallDelta(f"call-{at}", "look", piece) for at, each in enumerate(called) for piece in each if told]
+    calls = [ToolCall(f"call-{at}", "look", "".join(each)) for at, each in enumerate(called)]
+    events = read([*said, *parts, *calls, answered(reason)], ResponseBody(input="q", tools=(TOOL,)))
     assert [one.sequence_number for one in events] == list(range(len(events)))
     assert [one.type for one in events[:2]] == ["response.created", "response.in_progress"]
     last = events[-1]
@@ -61,7 +63,10 @@ def test_the_events_add_up_to_the_response_in_the_order_of_the_protocol(said, ca
         assert pieces == "".join(event.delta for event in said if isinstance(event, wanted))
         whole = "".join(one.text for one in events if one.type == f"response.{kind}.done")
         assert whole == pieces
-    assert [one.call_id for one in last.response.output if one.type == "function_call"] == ["call-1"] * len(called)
+    made = [(one.call_id, one.arguments) for one in last.response.output if one.type == "function_call"]
+    assert made == [(one.id, one.arguments) for one in calls]
+    deltas = [one.delta for one in events if one.type == "response.function_call_arguments.delta"]
+    assert deltas == ([one.delta for one in parts] if told else [one.arguments for one in calls])
 
 
 @given(words)
