@@ -4,16 +4,21 @@ import openai
 import pytest
 from support import odd_models
 from support.house import living, reply
-from support.openai_client import openai_client
+from support.openai_client import free_port, openai_client, tcp_client, tcp_config
 
 BEFORE, AFTER = "def add(a, b):\n    return ", "\n\n\nprint(add(1, 2))\n"
 WRITTEN = f"<|fim_prefix|>{BEFORE}<|fim_suffix|>{AFTER}<|fim_middle|>"
 
 
 @pytest.fixture(scope="module")
-def house(models, tmp_path_factory):
+def port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def house(models, tmp_path_factory, port):
     model = odd_models.filling(tmp_path_factory.mktemp("filling") / "model.gguf")
-    with living(models, model=str(model)) as daemon:
+    with living(models, tcp_config(port), model=str(model)) as daemon:
         yield daemon
 
 
@@ -48,6 +53,18 @@ def test_a_client_that_goes_away_leaves_nothing_running(client, house):
         next(iter(stream))
     create(client, BEFORE)
     assert reply(house, "/v1/status")["queue"] == {"running": 0, "waiting": 0}
+
+
+def test_over_tcp_a_text_goes_on_and_a_gap_is_filled_as_over_the_socket(client, port):
+    asked = ((BEFORE, {}), (BEFORE, {"suffix": AFTER}))
+    with tcp_client(port) as tcp:
+        for prompt, more in asked:
+            whole = create(client, prompt, **more).choices[0].text
+            assert create(tcp, prompt, **more).choices[0].text == whole
+            chunks = create(tcp, prompt, stream=True, **more)
+            assert "".join(chunk.choices[0].text for chunk in chunks) == whole
+        with pytest.raises(openai.AuthenticationError):
+            create(tcp.with_options(api_key="another"), BEFORE)
 
 
 def test_a_stream_says_the_same(client):
