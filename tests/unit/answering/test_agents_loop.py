@@ -5,7 +5,7 @@ model's chat template; the last one of a turn may call nothing.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,29 +15,35 @@ import pytest
 from pydantic_ai.tools import Tool
 from support.composing import TEMPLATE
 from support.real_engine import engine
-from support.scripted_agent import refuse_nothing
+from support.scripted_agent import HIT, Archive, refuse_nothing
 
 from codex.documents import document_from
 from codex.graph.symbol_index import SymbolIndex, packed_file
 from codex.outline.facts import facts, to_bytes
 from formatters.blocks import Role
-from formatters.context import TurnContext
+from formatters.context import StrategyView, TurnContext
 from formatters.registry import builtin
 from formatters.template import ChatTemplate, probe
 from orchestrator.answering.agent import LAST_CALL, Answerer, AnswerEvent, EngineModel, Finished, TurnSoFar
 from orchestrator.answering.answer import last_job, parser_of
 from orchestrator.answering.client_tools import tool_rules
-from orchestrator.answering.codex_tools import CodexTools
+from orchestrator.answering.codex_tools import CodexTools, SearchArchive
 from orchestrator.answering.inference import InferenceEvent
+from orchestrator.answering.memory_tools import MemoryTools
 from orchestrator.answering.parsing import parsed_calls
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits, job_within, within_window
+from orchestrator.answering.sessions import SessionStore, StoredTurn
 from orchestrator.codices.serving_identities import identity_of
 from orchestrator.engine.builtin import ensure
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.messages import ID_BYTES, Admitted, AnswerDelta, InferenceJob, Sampling, Tier, ids_to_bytes
 from orchestrator.errors import LoreError
+from orchestrator.karma.records import Kind, MemoryState, NewMemory
+from orchestrator.karma.staleness import Staleness
+from orchestrator.karma.store import MemoryStore
 from orchestrator.model.chat_model import EngineEncoder
 from orchestrator.prompt.composing import Assembler, Composer, TokenCache
+from orchestrator.prompt.situation import OUR_TOOLS
 from orchestrator.service import Ask, Principal, ToolChoice
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
@@ -89,6 +95,7 @@ class Loop:
     template: ChatTemplate
     properties: Mapping[str, Properties] = field(default_factory=lambda: BOTH)
     limits: TurnLimits = field(default_factory=lambda: TurnLimits(10_000, 100.0))
+    functions: Sequence[Callable[..., Any]] = field(default_factory=lambda: tools().functions)
     jobs: list[InferenceJob] = field(default_factory=list)
     generated: list[bytes] = field(default_factory=list)
     admitted: list[Admitted] = field(default_factory=list)
@@ -97,8 +104,8 @@ class Loop:
         self.tokens = TokenCache(EngineEncoder(self.client))
         self.placement = probe(self.template)
         self.composer = Composer(builtin(), self.template, self.placement, Assembler(self.tokens, "root"))
-        look = tools()
-        self.answerer = Answerer([narrowed(getattr(look, name), given) for name, given in self.properties.items()])
+        known = {one.__name__: one for one in self.functions}
+        self.answerer = Answerer([narrowed(known[name], given) for name, given in self.properties.items()])
         self.ask = Ask(Principal(0, 0, 1), (), tool_choice=ToolChoice("required"), parallel_calls=False)
 
     async def infer(self, job: InferenceJob) -> AsyncIterator[InferenceEvent]:
@@ -194,6 +201,62 @@ async def test_calls_in_the_form_that_the_floor_shows_are_carried_out_and_the_la
     composed = await loop.composer.compose(a_turn("Who?", identity=told))
     assert composed.text.count("To call a tool, ") == composed.text.count(example.rstrip("\n")) == 1
     assert example.startswith(loop.placement.calls.begin)
+
+
+REMEMBERED, SAID = "The database is SQLite.", "we moved the parser to Rust"
+STRATEGY = StrategyView(name="CAG", reason="all of it is in the prefix", confidence=0.9, content=9, window=99, used=9)
+ID: Mapping[str, object] = {"const": "the memory's id"}
+EVERY: Mapping[str, tuple[Properties, str]] = {  # arguments, and what the result holds
+    "search_archive": ({"query": {"const": "main"}, "n": {"enum": [1, 2]}, "graph": {"type": "boolean"}}, HIT.text),
+    "read_file": ({**READ, "path": {"const": "a.py"}}, "=== a.py:1-5 ==="),
+    "symbol": ({**SYMBOL, "name": {"const": "helper"}}, "a.py"),
+    "context_strategy": ({"query": {"const": "?"}, "file_paths": {"const": ["a.py"]}}, "CAG"),
+    "recall_context": ({"query": {"const": "which database"}, "kind": {"enum": ["fact", ""]}}, REMEMBERED),
+    "expand_detail": ({"id": ID}, REMEMBERED),
+    "session_search": ({"query": {"enum": ["parser", "Rust"]}}, SAID),
+    "fact_store": (
+        {"text": {"enum": ["The port is 1.", "The port is 2."]}, "subject": {"const": "port"}},
+        "proposed as",
+    ),
+    "fact_feedback": ({"id": ID, "reason": {"enum": ["It is Redis.", "It is gone."]}}, "proposed as"),
+}
+
+
+@pytest.fixture
+def memory_tools(tmp_path: Path) -> Iterator[MemoryTools]:
+    """Of a user who has said one thing and told two."""
+    store, sessions = MemoryStore(tmp_path / "memories.sqlite3"), SessionStore(tmp_path / "sessions.sqlite3")
+    for text in (REMEMBERED, "The garden has a pond."):
+        store.add(NewMemory(1000, Kind.FACT, text))
+    sessions.append(sessions.create(1000, "demo", "before").id, [StoredTurn("user", SAID)])
+    yield MemoryTools(store, sessions, Staleness(store, lambda codex, path: CODE.get(path)))
+    store.close()
+    sessions.close()
+
+
+def test_every_tool_of_the_agent_has_its_turn() -> None:
+    assert EVERY.keys() == OUR_TOOLS
+
+
+@pytest.mark.parametrize("name", EVERY)
+async def test_every_tool_is_called_by_constraint_alone_and_its_result_stands_in_the_next_prompt(
+    loop: Loops, client: EngineClient, memory_tools: MemoryTools, a_turn: Turns, name: str
+) -> None:
+    arguments, held = EVERY[name]
+    (memory,) = [one for one in memory_tools.store.all_of(1000) if one.text == REMEMBERED]
+    given = {key: {"const": memory.id} if one is ID else one for key, one in arguments.items()}
+    search = SearchArchive(Archive(), TokenCache(EngineEncoder(client)))
+    every = (search.search_archive, *tools().functions, *memory_tools.functions)
+    one = loop(properties={name: given}, functions=every, limits=TurnLimits(10_000, 0.0))
+    finished = ended(await one.said(a_turn("What?", strategy=STRATEGY)))
+    (called, *_), last = calls_in(finished, one)
+    (result,) = results_of(finished)
+    assert ((called[0], called[1].keys()), last) == ((name, given.keys()), [])
+    assert (held in result, result.endswith(LAST_CALL), "failed:" in result) == (True, True, False)
+    (ids,) = await client.encode([result])
+    assert ids_to_bytes(ids) in one.jobs[1].tail
+    proposed = [each for each in memory_tools.store.all_of(1000) if each.state is MemoryState.PROPOSED]
+    assert len(proposed) == (held == "proposed as")
 
 
 async def test_a_model_that_calls_for_as_long_as_it_may_gives_an_answer_all_the_same(
