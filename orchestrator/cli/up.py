@@ -72,7 +72,7 @@ def up(
         raise Failure(faults.USAGE, f"there is no {source}", "name the directory to load: lore up PATH")
     if dry_run:
         if model_name is not None:
-            named(model_name)
+            model_named(model_name)
         output(advice().model_dump(mode="json"), advice_page, as_json=as_json)
         return
     if model.running(socket) is None and not can_be_installed(socket, use_service):
