@@ -27,22 +27,30 @@ if "FAULT_FILE" in os.environ:
     from orchestrator.engine.backend import BackendError, Run
     from orchestrator.engine.embedding.llama import LlamaEmbeddingContext
     from orchestrator.engine.embedding.port import Vectors
+    from orchestrator.engine.llama.backend import LlamaBackend
     from orchestrator.engine.llama.memory import LlamaMemory
+    from orchestrator.engine.model import KvOrigin, ModelInfo
 
     for _of in (messages, sys.modules.get("orchestrator.engine.child.worker", messages)):
         _of.OVERRUN_LEAST_SECONDS = float(os.environ.get("CHILD_PATIENCE", messages.OVERRUN_LEAST_SECONDS))
         _of.OVERRUN_FACTOR = float(os.environ.get("CHILD_FACTOR", messages.OVERRUN_FACTOR))
     _file = Path(os.environ["FAULT_FILE"])
     _decode, _restore, _vectors = LlamaMemory.decode, LlamaMemory.restore, LlamaEmbeddingContext.vectors
+    _loaded = LlamaBackend._describe
 
     _read: WeakKeyDictionary[LlamaMemory, dict[int, dict[int, int]]] = WeakKeyDictionary()
 
     def decode(memory: LlamaMemory, runs: Sequence[Run]) -> None:
         if _file.exists() and "mix" in _file.read_text().split():
             runs = [mixed(run, _read.setdefault(memory, {})) for run in runs]
-        else:
-            suffer("load" if memory.sequences == MEASURING else "step")
+        elif memory.sequences != MEASURING:
+            suffer("step")
         _decode(memory, runs)
+
+    def loaded(backend: LlamaBackend, found: KvOrigin) -> ModelInfo:
+        """The end of a load: all weights are there."""
+        suffer("load")
+        return _loaded(backend, found)
 
     def mixed(run: Run, read: dict[int, dict[int, int]]) -> Run:
         """The run with what another sequence of this memory has at the same places. Its length and its places are right: no
@@ -82,4 +90,5 @@ if "FAULT_FILE" in os.environ:
 
     LlamaMemory.decode = decode  # type: ignore[method-assign]
     LlamaMemory.restore = restore  # type: ignore[method-assign]
+    LlamaBackend._describe = loaded  # type: ignore[method-assign]
     LlamaEmbeddingContext.vectors = vectors  # type: ignore[method-assign]
