@@ -35,7 +35,7 @@ from pathlib import Path
 
 from codex.archive import queries, tables
 from codex.archive.folders import Folders
-from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, short_message
+from codex.archive.lance import LANCE_ERRORS, LanceSession, is_of_the_disk, panics_as_errors, remedy, short_message
 from codex.archive.prepare import PREPARE_VERSION, PreparedDocument, batches, prepare
 from codex.archive.queries import ChunkMatch, ChunkPlace, Definitions, FileMatch, ReadChunks, Tables
 from codex.archive.remote import Remote
@@ -160,6 +160,7 @@ class Archive:
         """Forgets the codex and frees its room; no error when it is not known. What is on object storage stays."""
         with self._writing:
             self._forget(codex)
+            self._let_go()
             if self.remote is None:
                 self._folders.remove(codex)
 
@@ -247,23 +248,28 @@ class Archive:
         """Renames a codex's folder so that nothing finds it again; returns where it now is."""
         with self._writing:
             self._forget(codex)
+            self._let_go()
             return self._folders.set_aside(codex) if self.remote is None else None
 
     def close(self) -> None:
         """Lets go of all files; the next call opens them again. Nobody may be reading."""
         with self._writing:
-            for opened in self._open.values():
-                opened.mark.close()
-            self._open.clear()
+            self._let_go()
             self._defined.clear()
             self._read.clear()
             if self.remote is not None:
                 self.remote.give_back()
-            self._session = self._new_session()
             self._remembered.close()
 
     def _new_session(self) -> LanceSession:
         return LanceSession() if self.remote is None else LanceSession(self.remote.options)
+
+    def _let_go(self) -> None:
+        """All tables are opened anew: the caches that they share keep files open, also those of a codex that is gone."""
+        for opened in self._open.values():
+            opened.mark.close()
+        self._open.clear()
+        self._session = self._new_session()
 
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
@@ -388,7 +394,7 @@ class Archive:
             if is_of_the_disk(error):
                 raise ArchiveError(
                     f"{self._folders.of(codex)}, the archive of {codex!r}, cannot be written: "
-                    f"{short_message(error)}; free some room"
+                    f"{short_message(error)}; {remedy(error)}"
                 ) from error
             self.set_aside(codex)
             raise ArchiveDamaged(codex, short_message(error)) from error

@@ -114,6 +114,13 @@ def is_of_the_disk(error: Exception) -> bool:
     return "conflict" in text or "too many open files" in text or any(word in text for word in _WORLD)
 
 
+def remedy(error: Exception) -> str:
+    """What helps where `is_of_the_disk` says yes."""
+    if "too many open files" in str(error).lower():
+        return "raise the limit of open files (ulimit -n; LimitNOFILE= of a service)"
+    return "free some room"
+
+
 def short_message(error: Exception) -> str:
     """Its message in one line, without the place in LanceDB's sources."""
     return _SOURCE.sub("", " ".join(str(error).split()))[:200]

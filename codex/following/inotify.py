@@ -27,7 +27,11 @@ _ONLY_HERE = Kernel.IN_ONLYDIR | Kernel.IN_DONT_FOLLOW | Kernel.IN_EXCL_UNLINK
 _MASK = Mask(_APPEARED | _GONE | _SELF | Kernel.IN_CLOSE_WRITE | Kernel.IN_ATTRIB | _ONLY_HERE)
 _NO_FILE = Kernel.IN_ISDIR | _SELF | Kernel.IN_Q_OVERFLOW | Kernel.IN_IGNORED
 _AT_ONCE = 1 << 18  # bytes: thousands of events
-_LIMITS = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
+_LIMITS = {
+    errno.ENOSPC: "fs.inotify.max_user_watches",
+    errno.EMFILE: "fs.inotify.max_user_instances",  # or the process's own limit of open files
+    errno.ENFILE: "fs.file-max",
+}
 
 
 class WatchLimit(OSError):
@@ -158,4 +162,4 @@ class Bell:
 def _fault() -> OSError:
     number = ctypes.get_errno()
     name = _LIMITS.get(number)
-    return OSError(number, os.strerror(number)) if name is None else WatchLimit(f"fs.inotify.{name}")
+    return OSError(number, os.strerror(number)) if name is None else WatchLimit(name)

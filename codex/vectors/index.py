@@ -30,6 +30,7 @@ from codex.archive.lance import (
     check_columns,
     is_of_the_disk,
     panics_as_errors,
+    remedy,
     retried,
     short_message,
 )
@@ -197,7 +198,7 @@ class VectorIndex:
         except LANCE_ERRORS as error:
             if is_of_the_disk(error):
                 raise VectorError(
-                    f"the vectors of {codex!r} cannot be used: {short_message(error)}; free some room"
+                    f"the vectors of {codex!r} cannot be used: {short_message(error)}; {remedy(error)}"
                 ) from error
             with self._writing:
                 self._remove(folder)

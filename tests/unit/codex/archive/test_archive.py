@@ -165,6 +165,23 @@ def test_closed_archives_and_vectors_leave_no_file_open(tmp_path: Path) -> None:
     assert numbers[-1] <= numbers[1]
 
 
+def test_a_dropped_codex_leaves_no_file_open_and_the_others_are_found(tmp_path: Path) -> None:
+    """Caches that all codices share kept the files of indexes that were searched."""
+    archive = stored(tmp_path)
+    others = archive.matches("c", ["shared_a"], 5)
+    numbers = []
+    for _ in range(3):
+        archive.replace("gone", [document(f"{at}.py", f"zebra = {at}\n") for at in range(300)])
+        archive.optimize("gone")
+        archive.warm("gone")
+        assert archive.matches("gone", ["zebra"], 1)
+        archive.drop("gone")
+        assert not archive.matches("gone", ["zebra"], 1)
+        assert archive.matches("c", ["shared_a"], 5) == others
+        numbers.append(open_files())
+    assert numbers[-1] <= numbers[0]
+
+
 def test_a_closed_archive_opens_again(tmp_path: Path) -> None:
     archive = stored(tmp_path)
     held = archive.held("c")

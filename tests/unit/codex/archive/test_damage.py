@@ -1,5 +1,6 @@
 """What is damaged on disk is noticed and made again, what the disk refuses is said: nothing wrong is ever answered."""
 
+import errno
 import os
 import random
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from support.word_embedder import WordEmbedder
 
 from codex.archive.archive import Archive
+from codex.archive.lance import remedy
 from codex.documents import Document, digest_of
 from codex.errors import ArchiveDamaged
 from codex.searching.search import Search
@@ -258,3 +260,8 @@ def test_rows_without_their_index_are_found_after_a_kill(root: Path) -> None:
     found = Archive(root / "archive").matches("c", ["shared_7"], 1)
     assert [match.place.path for match in found] == ["shared_7.py"]
     assert folder.is_dir()
+
+
+def test_where_no_more_files_may_be_open_room_on_the_disk_is_not_what_helps() -> None:
+    assert "ulimit -n" in remedy(RuntimeError("lance error: Too many open files (os error 24)"))
+    assert remedy(OSError(errno.ENOSPC, "No space left on device")) == "free some room"
