@@ -161,7 +161,7 @@ def first_in_line(made: Machine) -> Ticket | None:
     tickets = [ticket for ticket in made.loop._tickets.values() if ticket.phase is not Phase.ANSWERING]
     if any(ticket.phase is not Phase.PREFILL for ticket in tickets):
         return None
-    return min(tickets, key=lambda one: (one.came[0], one.due), default=None)
+    return min(tickets, key=lambda one: (one.arrival[0], one.due), default=None)
 
 
 class Asked(NamedTuple):
