@@ -160,8 +160,8 @@ class Archive:
         """Forgets the codex and frees its room; no error when it is not known. What is on object storage stays."""
         with self._writing:
             self._forget(codex)
-            self._let_go()
             if self.remote is None:
+                self._renew()
                 self._folders.remove(codex)
 
     # -- finding and reading ---------------------------------------------------------------------------------------
@@ -228,6 +228,7 @@ class Archive:
                 return {}
             if self.remote is None or self.remote.holds(codex):
                 with self._writing:  # only where vectors are made does anybody look chunks up by digest
+                    opened = self._open.get(codex, opened)  # those that writes go to
                     if tables.ensure_look_up(opened.chunks, "chunk_digest"):
                         self._note(codex, opened)
             return queries.by_digest(opened.chunks)
@@ -248,13 +249,18 @@ class Archive:
         """Renames a codex's folder so that nothing finds it again; returns where it now is."""
         with self._writing:
             self._forget(codex)
-            self._let_go()
-            return self._folders.set_aside(codex) if self.remote is None else None
+            if self.remote is not None:
+                return None
+            self._renew()
+            return self._folders.set_aside(codex)
 
     def close(self) -> None:
         """Lets go of all files; the next call opens them again. Nobody may be reading."""
         with self._writing:
-            self._let_go()
+            for opened in self._open.values():
+                opened.mark.close()
+            self._open.clear()
+            self._session = self._new_session()
             self._defined.clear()
             self._read.clear()
             if self.remote is not None:
@@ -264,12 +270,17 @@ class Archive:
     def _new_session(self) -> LanceSession:
         return LanceSession() if self.remote is None else LanceSession(self.remote.options)
 
-    def _let_go(self) -> None:
-        """All tables are opened anew: the caches that they share keep files open, also those of a codex that is gone."""
-        for opened in self._open.values():
-            opened.mark.close()
-        self._open.clear()
+    def _renew(self) -> None:
+        """Opens the tables anew: the caches that they share keep files open, also those of a codex that is gone. One that
+        cannot be opened now is opened, or found damaged, by who needs it next."""
         self._session = self._new_session()
+        for codex, opened in list(self._open.items()):
+            try:
+                with panics_as_errors():
+                    self._open[codex] = tables.opened_anew(self._folders.of(codex), self._session, opened)
+            except LANCE_ERRORS:
+                del self._open[codex]
+                opened.mark.close()
 
     def _forget(self, codex: str) -> None:
         self._revisions[codex] += 1
@@ -347,6 +358,7 @@ class Archive:
             return cached
         with self._writing:
             if codex not in self._defined:
+                opened = self._open.get(codex, opened)  # those that writes go to
                 self._defined[codex] = queries.defined(queries.encoded_rows(opened.chunks))
             return self._defined[codex]
 

@@ -116,8 +116,13 @@ def is_of_the_disk(error: Exception) -> bool:
 
 def remedy(error: Exception) -> str:
     """What helps where `is_of_the_disk` says yes."""
-    if "too many open files" in str(error).lower():
+    text = str(error).lower()
+    if "too many open files in system" in text:
+        return "raise fs.file-max (sysctl -w fs.file-max=N)"
+    if "too many open files" in text:
         return "raise the limit of open files (ulimit -n; LimitNOFILE= of a service)"
+    if "permission denied" in text or "read-only" in text:
+        return "make it writable"
     return "free some room"
 
 

@@ -5,6 +5,7 @@ Knows LanceDB and Arrow, and no folders, locks or codices. Raises what LanceDB r
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ def open_tables(folder: Path, session: LanceSession) -> Tables:
         _check_versions(folder, opened)
         ensure_indexes(opened)
     return opened
+
+
+def opened_anew(folder: Path, session: LanceSession, opened: Tables) -> Tables:
+    """The same tables of a folder in another session: their mark, and what a search shows of their rows, stay."""
+    with opened.mark.reading():
+        database = session.connect(folder)
+        return replace(opened, chunks=database.open_table("chunks"), files=database.open_table("files"))
 
 
 def _opened(database: Any, mark: ReadingMark) -> Tables:

@@ -44,7 +44,8 @@ class WatchLimit(OSError):
 
 class Happened(NamedTuple):
     """One event. `path` is absolute; `appeared`/`gone`: created or moved here, deleted or moved away. `overflow`: events
-    were lost, anything may have happened anywhere. With neither: something happened to files that nobody asked for."""
+    were lost, anything may have happened anywhere. No path and no overflow: something happened to files that nobody asked
+    for."""
 
     path: str = ""
     is_folder: bool = False
@@ -57,7 +58,7 @@ class FolderWatches:
     """Watches of one codex; used by one thread at a time."""
 
     def __init__(self) -> None:
-        """Raises WatchLimit."""
+        """Raises WatchLimit, another OSError."""
         self._folder_of: dict[WatchDescriptor, str] = {}
         self._only: dict[WatchDescriptor, Collection[str]] = {}
         self._number = inotify_init()
@@ -104,7 +105,7 @@ class FolderWatches:
         told, skipped = list[Happened](), False
         for watch, mask, _, name in InotifyFD._parse_event_buffer(data):
             if files is not None and not mask & _NO_FILE and name not in files:
-                skipped = True
+                skipped = skipped or watch not in self._only
             elif (event := self._event(watch, mask, os.fsdecode(name))) is not None:
                 told.append(event)
         return [*told, Happened()] if skipped else told

@@ -15,6 +15,7 @@ The path to a root: which entries of which folders decide where it leads, and wh
 The watches below do not report a folder above that is renamed, or a link that is changed; so these entries are watched too.
 """
 
+import errno
 import os
 import threading
 import time
@@ -110,12 +111,15 @@ class Watcher:
 
     def start(self) -> None:
         """Begin. Earlier changes are not reported: compare once after this returns. Does nothing for a commit's tree.
-        Raises OSError, RuntimeError where there is no thread, and leaves nothing behind then."""
+        Raises OSError, also where there is no thread, and leaves nothing behind then."""
         if not self._roots:
             return
         try:
             self._watch_all()
             self._thread.start()
+        except RuntimeError as error:
+            self.stop()
+            raise BlockingIOError(errno.EAGAIN, "no thread can be started now") from error
         except BaseException:
             self.stop()
             raise

@@ -120,6 +120,10 @@ class LastResults:
                 del self._kept[next(iter(self._kept))]
 
 
+def _by_words(fault: CodexError) -> str:
+    return f"searched by words and names only: {fault}"
+
+
 @dataclass(frozen=True)
 class Search:
     """Search over one archive; with an embedder and its vectors also by meaning, else nothing is made up.
@@ -140,7 +144,11 @@ class Search:
         Empty for an unknown codex, and where neither words nor what is near in meaning were found. Raises what the
         archive raises.
         """
-        state = self._state(codex)  # before the search: a write meanwhile makes it stale
+        try:
+            state = self._state(codex)  # before the search: a write meanwhile makes it stale
+        except CodexError as fault:  # of the vectors, which words do without
+            by_words = self._found(query, codex, n, passages=passages)
+            return replace(by_words, notices=tuple(dict.fromkeys((*by_words.notices, _by_words(fault)))))
         searched = (query, codex, n, passages, state)
         found = None if state is None else self.last.of(searched)
         if found is None:
@@ -150,15 +158,12 @@ class Search:
         return found
 
     def _state(self, codex: str) -> tuple[int, int] | None:
-        """What is another one once the archive or the vectors are; None where that cannot be told, or others write."""
+        """What is another one once the archive or the vectors are; None where others write."""
         if self.archive.remote is not None:
             return None
         vectors = 0
         if self.embedder is not None and self.vectors is not None:
-            try:
-                vectors = self.vectors.count(codex, space_of(self.embedder))
-            except CodexError:
-                return None
+            vectors = self.vectors.count(codex, space_of(self.embedder))
         return self.archive.revision(codex), vectors
 
     def _found(self, query: str, codex: str, n: int, *, passages: bool) -> SearchResult:
@@ -212,7 +217,7 @@ class Search:
         except ArchiveError:
             raise
         except CodexError as error:
-            return {}, (f"searched by words and names only: {error}",)
+            return {}, (_by_words(error),)
         return dict(found), ()
 
     def _with_chunks(self, ranked: list[RankedFile], question: Question, codex: str) -> list[RankedFile]:

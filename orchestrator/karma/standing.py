@@ -65,7 +65,7 @@ STANDING = (
 """In the order in which they take their room. That of constraints holds the 12 longest that are not verbatim. None is
 dropped for the room of others, and of those that have none the user is told."""
 STANDING_NODES = tuple(node.name for node in STANDING)
-MOST_CONSTRAINTS = 1_000  # whether one holds is known only when it was read
+MOST = 1_000  # of a node: whether one of a domain or a verbatim one stands is known only when it was read
 LEAST = 4  # tokens: nothing is as short
 
 
@@ -120,5 +120,4 @@ def _records(store: MemoryStore, uid: int, codex: str | None, node: StandingNode
         return ()
     whose = "uid = ? AND codex = ?" if node.of_codex else VISIBLE
     condition = f"{whose} AND {CURRENT} AND {node.condition}"
-    most = MOST_CONSTRAINTS if node.forced else node.most // LEAST + 1
-    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, most)
+    return store.records(f"{condition} ORDER BY {node.order} LIMIT ?", uid, codex, MOST)

@@ -153,7 +153,8 @@ class LlamaBackend:
         )
 
     def _measured(self) -> StateSizes:
-        """By the states of two short sequences. Their step also reads all weights, before anybody waits for one."""
+        """By the states of two short sequences. Their step also reads all weights, before anybody waits for one; a child
+        of a known model leaves both out."""
         with closing(LlamaMemory(self.loaded, 256, 2)) as memory:
             header = memory.state_size(0)
             memory.decode([Run(0, 0, [0], output=True), Run(1, 0, [0, 0], output=True)])

@@ -168,7 +168,8 @@ def test_closed_archives_and_vectors_leave_no_file_open(tmp_path: Path) -> None:
 def test_a_dropped_codex_leaves_no_file_open_and_the_others_are_found(tmp_path: Path) -> None:
     """Caches that all codices share kept the files of indexes that were searched."""
     archive = stored(tmp_path)
-    others = archive.matches("c", ["shared_a"], 5)
+    archive.warm("c")
+    others, cached = archive.matches("c", ["shared_a"], 5), archive._open["c"].row_cache
     numbers = []
     for _ in range(3):
         archive.replace("gone", [document(f"{at}.py", f"zebra = {at}\n") for at in range(300)])
@@ -180,6 +181,9 @@ def test_a_dropped_codex_leaves_no_file_open_and_the_others_are_found(tmp_path: 
         assert archive.matches("c", ["shared_a"], 5) == others
         numbers.append(open_files())
     assert numbers[-1] <= numbers[0]
+    assert archive._open["c"].row_cache is cached  # what a search shows is not read from disk anew
+    archive.replace("c", [document("new.py", "def shared_new():\n    return 1\n")])
+    assert archive.definitions("c", ["shared_new"])["shared_new"]
 
 
 def test_a_closed_archive_opens_again(tmp_path: Path) -> None:

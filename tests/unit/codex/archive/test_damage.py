@@ -185,9 +185,10 @@ def test_damaged_vectors_are_removed_and_embedded_again(root: Path, part: str, d
     assert nearest_chunks(archive, embedder, vectors, "shared_7", "c", 5) == expected
 
 
-def test_damage_of_vectors_takes_away_only_the_search_by_meaning(root: Path) -> None:
-    for path in (root / "vectors").glob("*/vectors.lance/data/*.lance"):
-        path.write_bytes(b"\0" * 100)
+@pytest.mark.parametrize("part", ["data/*.lance", "_versions/*"])
+def test_damage_of_vectors_takes_away_only_the_search_by_meaning(root: Path, part: str) -> None:
+    for path in (root / "vectors").glob(f"*/vectors.lance/{part}"):
+        path.write_bytes(b"damaged" * 100)
     archive, embedder = Archive(root / "archive"), WordEmbedder()
     found = Search(archive, embedder, VectorIndex(root / "vectors")).search("shared_7", "c")
     assert found.hits == Search(archive).search("shared_7", "c").hits
@@ -264,4 +265,6 @@ def test_rows_without_their_index_are_found_after_a_kill(root: Path) -> None:
 
 def test_where_no_more_files_may_be_open_room_on_the_disk_is_not_what_helps() -> None:
     assert "ulimit -n" in remedy(RuntimeError("lance error: Too many open files (os error 24)"))
+    assert "fs.file-max" in remedy(OSError(errno.ENFILE, "Too many open files in system"))
+    assert remedy(OSError(errno.EROFS, "Read-only file system")) == "make it writable"
     assert remedy(OSError(errno.ENOSPC, "No space left on device")) == "free some room"

@@ -224,6 +224,16 @@ def test_of_files_only_those_that_say_more_are_told_where_all_are_compared(tmp_p
     watches.close()
 
 
+def test_a_busy_folder_that_is_watched_for_one_name_says_nothing_of_its_other_files(tmp_path: Path) -> None:
+    watches = FolderWatches()
+    watches.add(tmp_path, {"root"})
+    (tmp_path / "other").touch()
+    for files in (None, {b"HEAD"}):
+        assert watches.read(files) == []
+        (tmp_path / "other").touch()
+    watches.close()
+
+
 def test_more_events_than_the_kernel_keeps_are_told_as_lost(tmp_path: Path) -> None:
     watches = FolderWatches()
     watches.add(tmp_path)
