@@ -139,7 +139,7 @@ class EngineClient:
             self._supervisor.reason = why
 
     def resume(self) -> None:
-        """Starts a child after a pause, which restores the floor that was asked on last, or computes it, before anybody asks."""
+        """Starts a child after a pause; it restores or computes the floor that was asked on last, before anybody asks."""
         self._returns = True
         self._supervisor.start()
 
