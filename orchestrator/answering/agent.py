@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
@@ -28,7 +28,7 @@ from pydantic_ai.usage import RunUsage
 from formatters.blocks import Role
 from formatters.context import CallView, ToolView, TurnContext, TurnView
 from orchestrator.answering.inference import Finished, Inference, InferenceEvent
-from orchestrator.answering.parsing import AnswerParser, BoundParser, ParsedCall, new_id
+from orchestrator.answering.parsing import AnswerParser, BoundParser, CutCall, ParsedCall, new_id
 from orchestrator.answering.running import MOST_REQUESTS, TurnLimits
 from orchestrator.engine.messages import (
     Admitted,
@@ -76,6 +76,7 @@ CALLED_BEFORE = (
 )
 FAILED = "failed:"  # a result of what may be tried again
 LAST_CALL = "\n[this was the last call of this turn: answer now, from what you have]"
+CUT_CALL = "the answer ended within a call of a tool, which was left out: max_tokens may allow more"
 LESS = "ask again, or ask something narrower"
 
 
@@ -134,7 +135,8 @@ class Answerer:
             assert said.completion is not None, "an inference ends with its completion, or raises"
             completions.append(said.completion)
             wanted = [wanted_of(call) for call in said.calls if call.name in theirs]
-            called = [call for call in said.calls if call.name not in theirs]
+            ended = said.cut_call and not wanted  # what ours would find nobody reads: no token is left
+            called = [call for call in said.calls if call.name not in theirs and not ended]
             running.append(TurnView(role=Role.ASSISTANT, text=said.text, calls=tuple(map(view_of, wanted))))
             results = await tools.results(called)
             running += marked(results) if so_far(completions, model.limits).last else results
@@ -142,7 +144,8 @@ class Answerer:
                 for call in wanted:
                     yield call
                 reason = "length" if said.completion.reason is Reason.LENGTH else "stop"
-                yield Finished("tool_calls" if wanted else reason, "".join(text), tuple(running), tuple(completions))
+                reason = "tool_calls" if wanted and not said.cut_call else reason
+                yield Finished(reason, "".join(text), tuple(running), tuple(completions))
                 return
         raise LoreError(f"the model asked for tools {MOST_REQUESTS} times and gave no answer", LESS)
 
@@ -168,11 +171,12 @@ def view_of(call: ToolCall) -> CallView:
 
 @dataclass
 class Utterance:
-    """What one request to the model gives. `text`: all that was generated, tags included."""
+    """What one request to the model gives. `text`: all that was generated, tags included. `cut_call`: it ended in one."""
 
     text: str = ""
     calls: list[ParsedCall] = field(default_factory=list)
     completion: Completion | None = None
+    cut_call: bool = False
     _chosen: list[Chosen] = field(default_factory=list)  # of text that is still to come
 
     async def events(
@@ -193,13 +197,21 @@ class Utterance:
                     yield event
         for part in self._shown(parser.end(cut=cut)):
             yield part
+        if self.cut_call and self.completion is not None:
+            detail = "; ".join(filter(None, (self.completion.detail, CUT_CALL)))
+            self.completion = replace(self.completion, detail=detail)
         self.text = "".join(generated)
         if self.text:
             model.learn(self.text, b"".join(ids))
 
-    def _shown(self, parts: Iterable[Text | Thought | CallDelta | ParsedCall]) -> Iterator[Text | Thought | CallDelta]:
+    def _shown(
+        self, parts: Iterable[Text | Thought | CallDelta | ParsedCall | CutCall]
+    ) -> Iterator[Text | Thought | CallDelta]:
         """Parts but whole calls, which are kept."""
         for part in parts:
+            if isinstance(part, CutCall):
+                self.cut_call = True
+                continue
             if isinstance(part, ParsedCall):
                 self.calls.append(part)
                 continue

@@ -196,7 +196,8 @@ class Answers:
         refused = "".join(one.delta for one in events if isinstance(one, Text))
         if refused:
             left = {one.id for one in events if isinstance(one, ToolCall)}
-            reason = state.finished.finish_reason if left else "stop"
+            reason = state.finished.finish_reason
+            reason = "stop" if reason == "tool_calls" and not left else reason
             running = tuple(
                 one.model_copy(update={"calls": tuple(call for call in one.calls if call.id in left)})
                 if one.role is Role.ASSISTANT

@@ -26,6 +26,11 @@ class ParsedCall:
     id: str = field(default="", compare=False)
 
 
+@dataclass(frozen=True)
+class CutCall:
+    """A call that had begun when the answer ended. Nothing of it is kept."""
+
+
 def new_id() -> str:
     return f"call_{secrets.token_hex(12)}"
 
@@ -98,8 +103,8 @@ class BoundParser:
     """Splits a text whose calls the engine has bound to a form and to tools: text and thoughts, then calls up to the end.
 
     What begins as a call is held back until the text has ended, and is text where it is none: a model can spell out a
-    control token. In a thought nothing is a call. A call that was cut off is dropped. `schemas`: of the arguments of each
-    tool that was offered. `told`: the calls that are told as they come.
+    control token. In a thought nothing is a call. A call that was cut off is dropped, and the ones before it are kept.
+    `schemas`: of the arguments of each tool that was offered. `told`: the calls that are told as they come.
     """
 
     def __init__(
@@ -120,19 +125,21 @@ class BoundParser:
         for part in self._free.feed(piece):
             yield from self._told(part)
 
-    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | CallDelta | ParsedCall]:
+    def end(self, *, cut: bool = False) -> Iterator[Text | Thought | CallDelta | ParsedCall | CutCall]:
         """What was held back. `cut`: the text ended because it may not be longer."""
         for part in self._free.end():
             yield from self._told(part)
-        at, calls = self._calls()
+        at, calls, begun = self._calls(cut=cut)
         ids = self._told_calls.ids if self._told_calls is not None else []
         if ids and not calls:
-            at = self._held.find(self._form.trigger)
+            at, begun = self._held.find(self._form.trigger), True
         elif cut and not calls and self._calling:
-            at = self._held.rfind(self._form.trigger)
+            at, begun = self._held.rfind(self._form.trigger), True
         if at:
             yield Text(self._held[:at])
         yield from (replace(call, id=ids[at]) if at < len(ids) else call for at, call in enumerate(calls))
+        if begun:
+            yield CutCall()
 
     def _told(self, part: Text | Thought) -> Iterator[Text | Thought | CallDelta]:
         if isinstance(part, Thought):
@@ -154,15 +161,16 @@ class BoundParser:
             self._told_calls = self._told_calls if self._told_calls.marked else None
             yield from self._told_calls.feed(self._held) if self._told_calls is not None else ()
 
-    def _calls(self) -> tuple[int, list[ParsedCall]]:
-        """Where they begin, and what they are."""
+    def _calls(self, *, cut: bool) -> tuple[int, list[ParsedCall], bool]:
+        """Where they begin, what they are, and whether one more was cut off."""
         at = self._next(0)
         while at >= 0:
-            calls = parsed_calls(self._form, self._held[at:], self._schemas)
-            if calls and all(one.name in self._schemas for one in calls):
-                return at, calls
+            calls, rest = _first_calls(self._form, self._held[at:], self._schemas)
+            ended = _is_end(self._form, rest) or (cut and _is_cut(self._form, rest))
+            if ended and calls and all(one.name in self._schemas for one in calls):
+                return at, calls, not self._form.close.startswith(rest.rstrip("\n"))
             at = self._next(at + 1)
-        return len(self._held), []
+        return len(self._held), [], False
 
     def _next(self, start: int) -> int:
         """Where calls may begin, from there on; -1 where they do not."""
@@ -238,19 +246,31 @@ class ToldCalls:
 
 def parsed_calls(form: CallFormat, text: str, schemas: Mapping[str, Any] = NO_SCHEMAS) -> list[ParsedCall]:
     """The calls that the whole text consists of; none where it does not. `schemas` of the arguments of each tool."""
-    if not text.startswith(form.begin):
-        return []
+    calls, rest = _first_calls(form, text, schemas)
+    return calls if _is_end(form, rest) else []
+
+
+def _first_calls(form: CallFormat, text: str, schemas: Mapping[str, Any]) -> tuple[list[ParsedCall], str]:
+    """The whole calls that the text begins with, and what follows the last of them."""
     calls: list[ParsedCall] = []
-    at, more = len(form.begin), True
-    while more:
-        found = _parsed_call(form, text, at, schemas)
+    end, before = 0, form.begin
+    while before and text.startswith(before, end):
+        found = _parsed_call(form, text, end + len(before), schemas)
         if found is None:
-            return []
-        call, at = found
+            break
+        (call, end), before = found, form.between
         calls.append(call)
-        more = bool(form.between) and text.startswith(form.between, at)
-        at += len(form.between) if more else 0
-    return calls if text[at:].rstrip("\n") == form.close.rstrip("\n") else []
+    return calls, text[end:]
+
+
+def _is_end(form: CallFormat, rest: str) -> bool:
+    return rest.rstrip("\n") == form.close.rstrip("\n")
+
+
+def _is_cut(form: CallFormat, rest: str) -> bool:
+    """Whether this may stand behind a call where the text may not be longer: a part of the end, or of another call."""
+    more = form.between
+    return form.close.startswith(rest) or (bool(more) and (rest.startswith(more) or more.startswith(rest)))
 
 
 def _parsed_call(form: CallFormat, text: str, at: int, schemas: Mapping[str, Any]) -> tuple[ParsedCall, int] | None:

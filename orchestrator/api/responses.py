@@ -382,7 +382,8 @@ class ResponseWriter:
             case ToolCall():
                 if event.id not in {one.call_id for one in (*self.done, self.calling) if isinstance(one, OutputCall)}:
                     yield from self.call(CallDelta(event.id, event.name, event.arguments))
-                yield from self.closed("completed")
+                if self.calling is None or self.calling.call_id == event.id:  # another one was cut off
+                    yield from self.closed("completed")
             case Answered():
                 yield from self.ended(event)
 

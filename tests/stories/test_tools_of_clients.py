@@ -157,19 +157,19 @@ def tokens(house, text):
     return len(reply(house, "/tokenize", {"content": text})["tokens"])
 
 
-def several_calls(client, talk):
-    """An answer of the model with two calls at least: noise makes some within a few tries."""
+def several_calls(client, talk, **options):
+    """An answer of the model with two calls at least, and its seed: noise makes some within a few tries."""
     for seed in range(40):
-        answer = create(client, talk, tool_choice="required", temperature=1.5, seed=seed)
-        calls = answer.choices[0].message.tool_calls or []
-        if len(calls) > 1:
-            return answer.choices[0].message
+        answer = create(client, talk, tool_choice="required", temperature=1.5, seed=seed, **options)
+        (choice,) = answer.choices
+        if len(choice.message.tool_calls or []) > 1 and choice.finish_reason == "tool_calls":
+            return answer, seed
     raise AssertionError("no answer with several calls")
 
 
 def test_results_of_several_calls_may_come_in_any_order(client):
     talk = [user("Look and paint.")]
-    made = several_calls(client, talk)
+    made = several_calls(client, talk)[0].choices[0].message
     came = results(checked(made.tool_calls))
     asked = [create(client, [*talk, made, *order], max_tokens=3) for order in (came, came[::-1])]
     assert asked[1].lore["prompt"]["computed"] <= 4, "it is the same prompt"
@@ -245,6 +245,28 @@ def test_a_call_that_is_cut_off_is_left_out(client):
     answer = create(client, [user("Paint it.")], tool_choice="required", max_tokens=8)
     (choice,) = answer.choices
     assert (choice.finish_reason, choice.message.tool_calls, choice.message.content) == ("length", None, "")
+    assert [one for one in answer.lore["notices"] if "ended within a call" in one]
+
+
+def test_whole_calls_before_one_that_is_cut_off_are_answered_in_the_session(anywhere):
+    talk, new = [user("Look and paint.")], {"extra_body": {"lore": {"session": ""}}}
+    whole, seed = several_calls(anywhere, talk, **new)
+    asked = {"tool_choice": "required", "temperature": 1.5, "seed": seed, **new}
+    most = whole.usage.completion_tokens - 6  # within the last call
+    chunks = list(create(anywhere, talk, max_tokens=most, stream=True, **asked))
+    pieces, reason = arguments_in(chunks)
+    made = whole.choices[0].message.tool_calls
+    kept = ["".join(pieces[at]) for at in range(len(made) - 1)]
+    assert (reason, kept) == ("length", [call.function.arguments for call in made[:-1]])
+    (choice,) = create(anywhere, talk, max_tokens=most, **asked).choices
+    assert (choice.finish_reason, [one.function.arguments for one in choice.message.tool_calls]) == ("length", kept)
+    (lore,) = (chunk.lore for chunk in chunks if getattr(chunk, "lore", None))
+    assert [one for one in lore["notices"] if "ended within a call" in one]
+    deltas = [call for chunk in chunks for choice in chunk.choices for call in choice.delta.tool_calls or ()]
+    ids = [call.id for call in deltas if call.id][: len(kept)]
+    done = [{"role": "tool", "tool_call_id": one, "content": "Done."} for one in ids]
+    second = create(anywhere, done, max_tokens=5, extra_body={"lore": {"session": lore["session"]}})
+    assert (second.lore["session"], second.lore["broke_at"]) == (lore["session"], None)
 
 
 def test_a_session_is_sent_the_results_alone(client):

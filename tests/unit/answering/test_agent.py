@@ -20,6 +20,7 @@ from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnV
 from orchestrator.answering import agent
 from orchestrator.answering.agent import (
     CALLED_BEFORE,
+    CUT_CALL,
     LAST_CALL,
     MOST_CHARS,
     Finished,
@@ -345,6 +346,15 @@ async def test_an_answer_without_a_word_is_an_answer(bench: Benches, a_turn: Tur
 async def test_an_answer_that_was_cut_says_so(bench: Benches, a_turn: Turns, said: str) -> None:
     events = await bench(said, reason=Reason.LENGTH).events(a_turn())
     assert finished(events).finish_reason == "length"
+
+
+async def test_an_answer_that_is_cut_within_a_call_says_so_and_calls_none_of_ours(
+    bench: Benches, a_turn: Turns
+) -> None:
+    one = bench(f"{CALL}\n{CALL[:30]}", reason=Reason.LENGTH)
+    ended = finished(await one.events(a_turn()))
+    assert (ended.finish_reason, [each.detail for each in ended.completions]) == ("length", [CUT_CALL])
+    assert one.archive.queries == []
 
 
 async def test_what_the_engine_raises_reaches_the_caller_as_it_is(bench: Benches, a_turn: Turns) -> None:

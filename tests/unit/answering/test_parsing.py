@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from formatters.calls import PLAIN_CALLS, ArgumentStyle, CallFormat
 from orchestrator.answering.answer import parser_of
 from orchestrator.answering.client_tools import call_form
-from orchestrator.answering.parsing import BoundParser, ParsedCall, ToldCalls, parsed_calls
+from orchestrator.answering.parsing import BoundParser, CutCall, ParsedCall, ToldCalls, parsed_calls
 from orchestrator.engine.calling import OfferedTool, ToolRules
 from orchestrator.engine.messages import InferenceJob, Sampling, ids_to_bytes
 from orchestrator.service import CallDelta, Text, Thought
@@ -104,7 +104,28 @@ def test_of_a_call_that_was_cut_off_no_text_is_left() -> None:
     first = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     pieces = ["So. ", first, '\n<tool_call>\n{"name": "find", "arguments": {"a": "']
     parts = parts_of(HERMES, pieces, cut=True, told=ToldCalls(HERMES, {"look", "find"}, None))
-    assert [part.delta for part in parts] == ["So. ", "{}", '{"a": "']
+    *said, kept, cut = parts
+    assert [part.delta for part in said] == ["So. ", "{}", '{"a": "']
+    assert (kept, kept.id, cut) == (ParsedCall("look", {}), said[1].id, CutCall())
+
+
+@given(st.sampled_from([one for one in FORMS if one.between]), calls, st.data())
+def test_the_whole_calls_before_a_cut_are_kept_and_the_cut_is_told(
+    form: CallFormat, made: list[tuple[str, dict[str, Any]]], data: st.DataObject
+) -> None:
+    texts = [(name, json.dumps(arguments)) for name, arguments in made]
+    ends = [len(form.written(texts[:size]).removesuffix(form.close)) for size in range(1, len(made) + 1)]
+    cut = data.draw(st.integers(ends[0], ends[-1]))
+    parts = parts_of(form, [form.written(texts)[:cut]], cut=True, offered={name: {} for name, _ in made})
+    whole = sum(end <= cut for end in ends)
+    assert parts[:whole] == [ParsedCall(*one) for one in made[:whole]]
+    rest = form.written(texts)[ends[whole - 1] : cut]
+    assert parts[whole:] == ([CutCall()] if rest.rstrip("\n") and not form.close.startswith(rest) else [])
+
+
+def test_a_call_before_other_words_is_text_where_the_answer_is_cut_in_them() -> None:
+    text = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call> is how'
+    assert not [part for part in parts_of(HERMES, [text], cut=True) if isinstance(part, ParsedCall)]
 
 
 @given(st.sampled_from(FORMS), calls, st.data())
@@ -117,7 +138,7 @@ def test_no_part_of_a_call_is_a_call(
 
 
 def test_a_call_that_was_cut_off_is_no_part_of_the_answer() -> None:
-    assert parts_of(HERMES, ["I look. ", '<tool_call>\n{"name": "lo'], cut=True) == [Text("I look. ")]
+    assert parts_of(HERMES, ["I look. ", '<tool_call>\n{"name": "lo'], cut=True) == [Text("I look. "), CutCall()]
 
 
 @pytest.mark.parametrize(

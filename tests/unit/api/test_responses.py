@@ -69,6 +69,13 @@ def test_the_events_add_up_to_the_response_in_the_order_of_the_protocol(said, ca
     assert deltas == ([one.delta for one in parts] if told else [one.arguments for one in calls])
 
 
+def test_a_call_that_is_cut_off_is_incomplete_behind_the_whole_ones():
+    pieces = [CallDelta("call-0", "look", "{}"), CallDelta("call-1", "look", '{"a": ')]
+    events = [*pieces, ToolCall("call-0", "look", "{}"), answered("length")]
+    output = read(events, ResponseBody(input="q", tools=(TOOL,)))[-1].response.output
+    assert [(one.call_id, one.status) for one in output] == [("call-0", "completed"), ("call-1", "incomplete")]
+
+
 @given(words)
 def test_each_item_opens_before_its_pieces_and_ends_behind_them(said):
     opened: list[str] = []
