@@ -252,6 +252,14 @@ def test_an_up_vote_on_a_short_answer_proposes_it_with_its_question_and_cites_it
     assert [one.state for one in store.all_of(ME)] == [S.PROPOSED, S.INACTIVE]
 
 
+def test_an_answer_that_names_something_in_backticks_is_verified_like_another(
+    memories: Memories, store: MemoryStore
+) -> None:
+    memories.voted(replace(RIGHT, answer="The cache is made in `src/cache.py`."))
+    (made,) = store.all_of(ME)
+    assert made.text == 'The right answer to "what is the cache?" is "The cache is made in `src/cache.py`."'
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
