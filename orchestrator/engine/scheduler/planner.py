@@ -5,10 +5,10 @@
     3. it fills what the round's time budget leaves, further tickets of that pool in the same order;
     4. drafts of answers are verified where that makes the answers faster.
 
-A long prefill never stalls an answer for more than one round, and an answer never starves a prefill of its few tokens. A
-prefill that nobody waits for (background) takes no more of a round than what somebody waits for in it, or `UNWAITED_MS`: so
-answers beside it keep half of their speed. Nor is a round of several prompts long whose first one ends in it, since its
-answer begins then.
+A prompt that ends in a round has all of its time: its answer begins then. One that does not end takes no more of the round
+than answers and ending prompts do, or `AWAITED_MS`, in the background `UNWAITED_MS`: so answers beside it keep half of
+their speed, or what a person reads. An answer never starves a prefill of its few tokens. Nor is a round of several prompts
+long whose first one ends in it.
 
 Ageing: each prompt token that the engine computes counts for every waiting prefill as one of its own. So the order is the
 one of `due`: the tokens that the engine had computed when the ticket entered, and those of its prompt still to compute.
@@ -33,6 +33,7 @@ While nobody is answered nobody waits for a round, and each part has a time of i
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, takewhile
 
 from orchestrator.engine.cache.pools import Pools
 from orchestrator.engine.cache.tree import Node
@@ -40,7 +41,9 @@ from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted
 from orchestrator.engine.scheduler.ticket import Phase, Ticket, computing, in_order, waiting_for
 
-UNWAITED_MS = 10.0  # of a round, for prompts that nobody waits for: beside answers of a hundred tokens a second
+# Of a round, for prompts that do not end in it, however short it is without them: where somebody waits, an answer beside
+# them has fifteen tokens a second, more than a person reads; else as many as a small model makes.
+AWAITED_MS, UNWAITED_MS = 50.0, 10.0
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
 FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt that is restored, or one that is computed
@@ -161,17 +164,20 @@ def plan_round(
 def _prefill(
     answers: int, wants: Sequence[Want], cells: int, batch: int, budget_ms: float, costs: Costs
 ) -> tuple[tuple[int, int], ...]:
-    """Tokens by ticket, in this order, as many as fit in the budget beside the answers; of what nobody waits for, also in
-    what `UNWAITED_MS` says of it."""
+    """Tokens by ticket, in this order: the prompts that somebody waits for and that end within the budget beside the
+    answers; then what does not end, which takes no more time than all of these, or its least."""
     awaited = [want for want in wants if not want.background]
-    chosen = _filled(awaited, costs.chunk(answers, cells, tokens_of(awaited), batch, budget_ms)) if awaited else ()
-    rows = answers + sum(tokens for _, tokens in chosen)
-    aside = wants[len(awaited) :]
-    if not aside or rows >= batch or rows - answers < tokens_of(awaited):
-        return chosen
-    busy_ms = costs.milliseconds(rows, cells, answers) if rows else 0.0
-    most_ms = min(budget_ms, busy_ms + max(busy_ms, UNWAITED_MS)) if rows else budget_ms
-    return (*chosen, *_filled(aside, costs.chunk(rows, cells, tokens_of(aside), batch, most_ms)))
+    totals = accumulate(want.tokens for want in awaited)
+    fitting = takewhile(lambda total: total == costs.chunk(answers, cells, total, batch, budget_ms), totals)
+    ending = awaited[: len(list(fitting))]
+    rows = answers + tokens_of(ending)
+    left, aside = awaited[len(ending) :], wants[len(awaited) :]
+    longer, least_ms = (left, AWAITED_MS) if left else (aside, UNWAITED_MS)
+    if not longer or rows >= batch:
+        return _filled(ending, rows)
+    busy_ms = costs.milliseconds(rows, cells, answers)
+    most_ms = min(budget_ms, busy_ms + max(busy_ms, least_ms)) if rows else budget_ms
+    return (*_filled(ending, rows), *_filled(longer, costs.chunk(rows, cells, tokens_of(longer), batch, most_ms)))
 
 
 def _filled(wants: Sequence[Want], room: int) -> tuple[tuple[int, int], ...]:

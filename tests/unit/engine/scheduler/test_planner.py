@@ -130,6 +130,31 @@ def test_what_nobody_waits_for_takes_no_more_of_a_round_than_what_somebody_waits
     assert served.get(91, 0) <= FEWEST or whole_ms <= without_ms + max(without_ms, planner.UNWAITED_MS) + 1e-6
 
 
+@given(st.integers(0, 9), st.integers(0, 60), st.integers(1, 30_000), st.floats(1, 2000))
+def test_a_prompt_that_does_not_end_in_a_round_takes_no_more_of_it_than_answers_and_what_ends_and_moves_in_each(
+    answers: int, question: int, tokens: int, budget: float
+) -> None:
+    costs, limits = Costs(), Limits(512, budget, alone_ms=budget)
+    wants = (*([want(90, question)] if question else []), want(91, max(question, tokens)))
+    (step,) = plan_round({0: list(range(answers))}, wants, {0: 1000}, limits, costs)
+    served = dict(step.prefill)
+    assert served
+    ended = [number for number, tokens in served.items() if tokens == {one.ticket: one.tokens for one in wants}[number]]
+    if len(ended) == len(served) or not (answers or ended):
+        return
+    without_ms = costs.milliseconds(answers + sum(served[number] for number in ended), 1000, answers)
+    whole_ms = costs.milliseconds(step.rows, 1000, answers)
+    (longer,) = served.keys() - {*ended}
+    assert served[longer] <= FEWEST or whole_ms <= without_ms + max(without_ms, planner.AWAITED_MS) + 1e-6
+
+
+def test_an_answer_beside_a_long_prompt_has_more_tokens_a_second_than_a_person_reads() -> None:
+    costs = Costs()
+    (step,) = plan_round({0: [1]}, (want(2, 30_000),), {0: 1000}, Limits(512), costs)
+    assert costs.milliseconds(step.rows, 1000, 1) <= 1000 / 15
+    assert dict(step.prefill)[2] > FEWEST
+
+
 def test_a_question_s_first_token_does_not_wait_for_what_a_long_prompt_could_compute_while_nobody_is_answered() -> None:
     limits, costs = Limits(4096, budget_ms=220.0, alone_ms=1000.0), Costs()
     (step,) = plan_round({}, (want(1, 10), want(2, 3000)), {0: 0}, limits, costs)
