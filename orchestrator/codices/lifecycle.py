@@ -131,7 +131,9 @@ class CodexLifecycle:
             state = self._residents.get(name) or state
             if self._residents.overfull(state):
                 why = self._successors.fault(name) or "one is on its way"
-                raise NotReady(f"codex {name} needs a new generation first: {why}", "ask again", retry_after=SOON_S)
+                has, most = state.tokens_now, self._residents.most_tokens(state)
+                need = f"it has {has:,} tokens with its changes, and {most:,} leave room for a question"
+                raise NotReady(f"codex {name} needs a new generation: {need}; {why}", "ask again", retry_after=SOON_S)
         return state
 
     async def served(self, state: CodexState | None, identity: str | None = None) -> ServingIdentity:

@@ -120,7 +120,11 @@ class ResidentCodices:
         """Whether its log has grown so long that no conversation fits behind its floor, as far as that is known now."""
         if not state.amended or self._machine.outlook.budget is None:
             return False
-        return state.overfull(self._machine.room(self._identity_size))
+        return state.tokens_now > self.most_tokens(state)
+
+    def most_tokens(self, state: CodexState) -> int:
+        """That its floor and its log may have now."""
+        return state.most_tokens(self._machine.room(self._identity_size))
 
     # -- building
 

@@ -72,9 +72,9 @@ class CodexState:
         same = before.generation.state == self.generation.state
         return replace(self, tree=before.tree) if same and self.tree is None else self
 
-    def overfull(self, room: FloorRoom) -> bool:
-        """Whether its log has grown so long that no conversation fits behind it."""
-        return self.tokens_now > min(available(room, self.settings), room.kv_tokens)
+    def most_tokens(self, room: FloorRoom) -> int:
+        """That its floor and its log may have, so that a conversation fits behind them."""
+        return min(available(room, self.settings), room.kv_tokens)
 
     def behind_first_change(self) -> int:
         """Tokens that a new generation would compute anew, about: all from the first file that the log changed."""

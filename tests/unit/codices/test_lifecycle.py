@@ -18,7 +18,7 @@ from orchestrator.codices.serving_identities import FloorModel, IdentityFiles, S
 from orchestrator.codices.state import CodexState
 from orchestrator.codices.state_store import CodexStateStore
 from orchestrator.codices.successors import Successors
-from orchestrator.errors import LoadInProgress
+from orchestrator.errors import LoadInProgress, NotReady
 from orchestrator.prompt.composing import Floor
 from orchestrator.prompt.coverage import Coverage, CoverageDecision, CoverageSizes, FloorRoom
 
@@ -154,6 +154,24 @@ async def test_behind_a_cancelled_load_a_floor_that_nobody_can_ask_on_is_not_com
     await house.residents.go_back(was)
     assert house.residents.get("code").amended == 501
     assert house.floors.progress("code") is None
+
+
+async def test_who_asks_a_codex_whose_log_leaves_no_room_is_told_its_sizes_where_no_generation_comes(
+    house, monkeypatch
+):
+    await house.residents.build("code")
+    house.builder.log_tokens = 501
+    house.write("a = 22\n")
+    await house.lifecycle.changed("code")
+
+    async def patient_no_longer(*_):
+        pass
+
+    monkeypatch.setattr(Successors, "ended", patient_no_longer)
+    has, most = house.residents.get("code").tokens_now, house.residents.get("code").most_tokens(ROOM)
+    assert has > most
+    with pytest.raises(NotReady, match=f"it has {has:,} tokens with its changes, and {most:,} leave room"):
+        await house.lifecycle.ensure_built("code")
 
 
 async def test_a_generation_is_served_with_what_changed_meanwhile_and_not_before_that_can_be_read(house):

@@ -40,8 +40,8 @@ def test_a_load_that_told_the_state_anew_has_seen_the_disk_itself() -> None:
 
 def test_a_log_leaves_no_room_for_a_conversation_when_it_passes_what_a_floor_may_take() -> None:
     room = FloorRoom(window=100_000, identity=100, kv_tokens=1_500)
-    assert not replace(FIRST, amended=500).overfull(room)
-    assert replace(FIRST, amended=501).overfull(room)
+    assert replace(FIRST, amended=500).tokens_now <= FIRST.most_tokens(room)
+    assert replace(FIRST, amended=501).tokens_now > FIRST.most_tokens(room)
 
 
 def test_what_keeps_it_out_of_its_floor_is_told_unless_nothing_does_or_somebody_wished_it() -> None:
