@@ -76,7 +76,8 @@ CALLED_BEFORE = (
 )
 FAILED = "failed:"  # a result of what may be tried again
 LAST_CALL = "\n[this was the last call of this turn: answer now, from what you have]"
-CUT_CALL = "the answer ended within a call of a tool, which was left out: max_tokens may allow more"
+CUT_CALL = "the answer ended within a call of a tool, which was left out"
+MORE_TOKENS = f"{CUT_CALL}: max_tokens may allow more"
 LESS = "ask again, or ask something narrower"
 
 
@@ -198,7 +199,8 @@ class Utterance:
         for part in self._shown(parser.end(cut=cut)):
             yield part
         if self.cut_call and self.completion is not None:
-            detail = "; ".join(filter(None, (self.completion.detail, CUT_CALL)))
+            told = MORE_TOKENS if self.completion.reason is Reason.LENGTH else CUT_CALL
+            detail = "; ".join(filter(None, (self.completion.detail, told)))
             self.completion = replace(self.completion, detail=detail)
         self.text = "".join(generated)
         if self.text:

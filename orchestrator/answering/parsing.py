@@ -162,11 +162,12 @@ class BoundParser:
             yield from self._told_calls.feed(self._held) if self._told_calls is not None else ()
 
     def _calls(self, *, cut: bool) -> tuple[int, list[ParsedCall], bool]:
-        """Where they begin, what they are, and whether one more was cut off."""
-        at = self._next(0)
+        """Where they begin, what they are, and whether one more was cut off: of what the arguments of a cut one hold none
+        is a call."""
+        first = at = self._next(0)
         while at >= 0:
             calls, rest = _first_calls(self._form, self._held[at:], self._schemas)
-            ended = _is_end(self._form, rest) or (cut and _is_cut(self._form, rest))
+            ended = _is_end(self._form, rest) or (cut and at == first and _is_cut(self._form, rest))
             if ended and calls and all(one.name in self._schemas for one in calls):
                 return at, calls, not self._form.close.startswith(rest.rstrip("\n"))
             at = self._next(at + 1)

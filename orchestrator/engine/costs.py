@@ -111,18 +111,22 @@ class Costs:
         self._seen = {kind: Seen(rows[:TERMS].copy(), rows[TERMS].copy()) for kind, rows in found.items()}
         self._fit()
 
-    def chunk(self, beside: int, cells: int, wanted: int, most: int, budget_ms: float) -> int:
-        """How many prompt tokens to compute beside `beside` answers within the budget; a few in any case.
+    def chunk(
+        self, beside: int, cells: int, wanted: int, most: int, budget_ms: float, *, outputs: int | None = None
+    ) -> int:
+        """How many prompt tokens to compute beside so many rows within the budget; a few in any case.
 
-        `most`: rows that the backend takes at once. While answers alone were seen nobody knows what a row adds to a step:
-        no more than what it took of a step of answers. One that was seen weighs too little against the prior to tell.
+        `most`: rows that the backend takes at once. `outputs`: of the rows beside, all where it is not said. While answers
+        alone were seen nobody knows what a row adds to a step: no more than what it took of a step of answers. One that was
+        seen weighs too little against the prior to tell.
         """
         if self._surprised:
             self._fit()
         row_ms = self._row_ms if self._kinds() == {"answers"} else 0.0
+        outputs = beside if outputs is None else outputs
         size = min(wanted, most - beside)
         while size > FEWEST and budget_ms < max(
-            self.milliseconds(beside + size, cells, beside), row_ms * (beside + size)
+            self.milliseconds(beside + size, cells, outputs), row_ms * (beside + size)
         ):
             size //= 2
         return max(1, size)

@@ -181,7 +181,7 @@ def verified_memory(voted: VotedAnswer) -> NewMemory | None:
     short = max(len(asked), len(said)) <= MOST_QUOTED and len(_SENTENCE.split(said)) == 1
     if not short or not is_question(asked) or is_greeting(asked):
         return None
-    if own_words(voted.answer).strip() != _CODE.sub(r"\1", said):  # a name in backticks is no code
+    if own_words(voted.answer).strip() != _CODE.sub(r"\1", said):  # what stands in backticks within a line may stay
         return None
     if not _says_something(said, rules) or rules.unsure.search(_folded(said)) or _OF_THE_MODEL.search(_folded(said)):
         return None

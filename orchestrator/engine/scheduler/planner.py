@@ -5,10 +5,10 @@
     3. it fills what the round's time budget leaves, further tickets of that pool in the same order;
     4. drafts of answers are verified where that makes the answers faster.
 
-A prompt that ends in a round has all of its time: its answer begins then. One that does not end takes no more of the round
-than answers and ending prompts do, or `AWAITED_MS`, in the background `UNWAITED_MS`: so answers beside it keep half of
-their speed, or what a person reads. An answer never starves a prefill of its few tokens. Nor is a round of several prompts
-long whose first one ends in it.
+A prompt that somebody waits for and that ends in a round has all of its time: its answer begins then. Every other prompt
+takes no more of the round than answers and such prompts do, or `AWAITED_MS`, in the background `UNWAITED_MS`: so answers
+beside it keep half of their speed, or ten tokens a second. An answer never starves a prefill of its few tokens. Nor is a
+round of several prompts long whose first one ends in it.
 
 Ageing: each prompt token that the engine computes counts for every waiting prefill as one of its own. So the order is the
 one of `due`: the tokens that the engine had computed when the ticket entered, and those of its prompt still to compute.
@@ -41,9 +41,10 @@ from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted
 from orchestrator.engine.scheduler.ticket import Phase, Ticket, computing, in_order, waiting_for
 
-# Of a round, for prompts that do not end in it, however short it is without them: where somebody waits, an answer beside
-# them has fifteen tokens a second, more than a person reads; else as many as a small model makes.
-AWAITED_MS, UNWAITED_MS = 50.0, 10.0
+AWAITED_MS = (
+    50.0  # of a round, for a prompt that does not end in it; an answer beside it has ten tokens a second at least
+)
+UNWAITED_MS = 10.0  # the same where nobody waits for the prompt
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
 FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt that is restored, or one that is computed
@@ -153,7 +154,8 @@ def plan_round(
             first_ms = costs.milliseconds(first.tokens, cells[pool], 1)
             if not answers_ms and not first.background and first_ms < budget_ms:
                 budget_ms = max(first_ms, min(budget_ms, limits.budget_ms))
-            prefill = _prefill(len(tickets), served, cells[pool], limits.batch, budget_ms, costs)
+            others_ms = sum(answers_ms.values()) - answers_ms.get(pool, 0.0)
+            prefill = _prefill(len(tickets), served, cells[pool], limits.batch, budget_ms, others_ms, costs)
         found = {number: drafts[number] for number in tickets if number in drafts} if drafts and not prefill else {}
         chosen = _drafts(found, len(tickets), cells[pool], limits, costs)
         forced = frozenset(number for number, _ in chosen if found[number].forced)
@@ -162,10 +164,11 @@ def plan_round(
 
 
 def _prefill(
-    answers: int, wants: Sequence[Want], cells: int, batch: int, budget_ms: float, costs: Costs
+    answers: int, wants: Sequence[Want], cells: int, batch: int, budget_ms: float, others_ms: float, costs: Costs
 ) -> tuple[tuple[int, int], ...]:
     """Tokens by ticket, in this order: the prompts that somebody waits for and that end within the budget beside the
-    answers; then what does not end, which takes no more time than all of these, or its least."""
+    answers; then what does not end, which takes no more time than the rest of the round, or its least. `others_ms`:
+    answers of other pools."""
     awaited = [want for want in wants if not want.background]
     totals = accumulate(want.tokens for want in awaited)
     fitting = takewhile(lambda total: total == costs.chunk(answers, cells, total, batch, budget_ms), totals)
@@ -175,9 +178,10 @@ def _prefill(
     longer, least_ms = (left, AWAITED_MS) if left else (aside, UNWAITED_MS)
     if not longer or rows >= batch:
         return _filled(ending, rows)
-    busy_ms = costs.milliseconds(rows, cells, answers)
-    most_ms = min(budget_ms, busy_ms + max(busy_ms, least_ms)) if rows else budget_ms
-    return (*_filled(ending, rows), *_filled(longer, costs.chunk(rows, cells, tokens_of(longer), batch, most_ms)))
+    own_ms = costs.milliseconds(rows, cells, answers) if rows else 0.0
+    most_ms = min(budget_ms, own_ms + max(own_ms + others_ms, least_ms)) if rows or others_ms else budget_ms
+    room = costs.chunk(rows, cells, tokens_of(longer), batch, most_ms, outputs=answers)
+    return (*_filled(ending, rows), *_filled(longer, room))
 
 
 def _filled(wants: Sequence[Want], room: int) -> tuple[tuple[int, int], ...]:

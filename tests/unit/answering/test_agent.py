@@ -20,8 +20,8 @@ from formatters.context import Evidence, StateView, ToolView, TurnContext, TurnV
 from orchestrator.answering import agent
 from orchestrator.answering.agent import (
     CALLED_BEFORE,
-    CUT_CALL,
     LAST_CALL,
+    MORE_TOKENS,
     MOST_CHARS,
     Finished,
     ParsedCall,
@@ -353,7 +353,7 @@ async def test_an_answer_that_is_cut_within_a_call_says_so_and_calls_none_of_our
 ) -> None:
     one = bench(f"{CALL}\n{CALL[:30]}", reason=Reason.LENGTH)
     ended = finished(await one.events(a_turn()))
-    assert (ended.finish_reason, [each.detail for each in ended.completions]) == ("length", [CUT_CALL])
+    assert (ended.finish_reason, [each.detail for each in ended.completions]) == ("length", [MORE_TOKENS])
     assert one.archive.queries == []
 
 

@@ -123,7 +123,7 @@ def test_the_whole_calls_before_a_cut_are_kept_and_the_cut_is_told(
     assert parts[whole:] == ([CutCall()] if rest.rstrip("\n") and not form.close.startswith(rest) else [])
 
 
-def test_a_call_before_other_words_is_text_where_the_answer_is_cut_in_them() -> None:
+def test_a_call_before_other_words_is_no_call_where_the_answer_is_cut_in_them() -> None:
     text = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call> is how'
     assert not [part for part in parts_of(HERMES, [text], cut=True) if isinstance(part, ParsedCall)]
 
@@ -135,6 +135,11 @@ def test_no_part_of_a_call_is_a_call(
     text = form.written([(name, json.dumps(arguments)) for name, arguments in made[:1]])
     cut = data.draw(st.integers(0, len(text.rstrip()) - 1))
     assert parsed_calls(form, text[:cut]) == [] or text[:cut].rstrip("\n") == text.rstrip("\n")
+
+
+def test_what_looks_like_a_call_in_the_arguments_of_one_that_was_cut_off_is_none() -> None:
+    text = '[TOOL_CALLS]look[ARGS]{"text": "so [TOOL_CALLS]look[ARGS]{}[TOOL_CALLS]look[ARGS] and'
+    assert not [part for part in parts_of(MISTRAL, [text], cut=True) if isinstance(part, ParsedCall)]
 
 
 def test_a_call_that_was_cut_off_is_no_part_of_the_answer() -> None:

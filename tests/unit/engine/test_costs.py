@@ -73,7 +73,7 @@ def test_a_row_with_logits_costs_what_it_does_whether_it_is_much_or_nothing(seed
             answers + prompt, cells, truth(answers + prompt, cells, answers) * chance.uniform(0.97, 1.03), answers
         )
     for step in ((1, 2048, 1), (4, 2048, 4), (8, 512, 8), (8, 6144, 8), (16, 2048, 16), (512, 2048, 0), (264, 512, 8)):
-        assert costs.milliseconds(*step) == pytest.approx(truth(*step), rel=0.12)
+        assert costs.milliseconds(*step) == pytest.approx(truth(*step), rel=0.15)
     for beside in (1, 4, 8):
         size = costs.chunk(beside, 2048, 5000, 512, 220.0)
         assert size <= FEWEST or truth(beside + size, 2048, beside) <= 220.0 * 1.12

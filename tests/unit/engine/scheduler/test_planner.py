@@ -130,22 +130,29 @@ def test_what_nobody_waits_for_takes_no_more_of_a_round_than_what_somebody_waits
     assert served.get(91, 0) <= FEWEST or whole_ms <= without_ms + max(without_ms, planner.UNWAITED_MS) + 1e-6
 
 
-@given(st.integers(0, 9), st.integers(0, 60), st.integers(1, 30_000), st.floats(1, 2000))
-def test_a_prompt_that_does_not_end_in_a_round_takes_no_more_of_it_than_answers_and_what_ends_and_moves_in_each(
-    answers: int, question: int, tokens: int, budget: float
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 60), st.integers(1, 30_000), st.floats(1, 2000))
+def test_a_prompt_that_does_not_end_in_a_round_takes_no_more_of_it_than_all_answers_and_what_ends_and_moves_in_each(
+    answers: int, elsewhere: int, question: int, tokens: int, budget: float
 ) -> None:
     costs, limits = Costs(), Limits(512, budget, alone_ms=budget)
     wants = (*([want(90, question)] if question else []), want(91, max(question, tokens)))
-    (step,) = plan_round({0: list(range(answers))}, wants, {0: 1000}, limits, costs)
-    served = dict(step.prefill)
+    answering = {0: list(range(answers)), 1: list(range(100, 100 + elsewhere))}
+    step, *_ = plan_round(answering, wants, {0: 1000, 1: 1000}, limits, costs)
+    served, wanted = dict(step.prefill), {one.ticket: one.tokens for one in wants}
     assert served
-    ended = [number for number, tokens in served.items() if tokens == {one.ticket: one.tokens for one in wants}[number]]
-    if len(ended) == len(served) or not (answers or ended):
+    ended = [number for number, tokens in served.items() if tokens == wanted[number]]
+    if len(ended) == len(served) or not (answers or elsewhere or ended):
         return
-    without_ms = costs.milliseconds(answers + sum(served[number] for number in ended), 1000, answers)
+    rows = answers + sum(served[number] for number in ended)
+    without_ms = costs.milliseconds(rows, 1000, answers) if rows else 0.0
+    others_ms = costs.milliseconds(elsewhere, 1000, elsewhere) if elsewhere else 0.0
     whole_ms = costs.milliseconds(step.rows, 1000, answers)
     (longer,) = served.keys() - {*ended}
-    assert served[longer] <= FEWEST or whole_ms <= without_ms + max(without_ms, planner.AWAITED_MS) + 1e-6
+    most_ms = without_ms + max(without_ms + others_ms, planner.AWAITED_MS)
+    assert served[longer] <= FEWEST or whole_ms <= most_ms + 1e-6
+    twice_ms = costs.milliseconds(rows + 2 * served[longer] + 1, 1000, answers)
+    most = min(most_ms, budget - others_ms)
+    assert twice_ms > most - 1e-6 or step.rows + served[longer] >= 512, "it could have had more"
 
 
 def test_an_answer_beside_a_long_prompt_has_more_tokens_a_second_than_a_person_reads() -> None:
