@@ -116,8 +116,8 @@ class Rendered:
             delta = self._pieces.open
         if delta:
             begins = not self._open.rows
-            if begins:
-                self._led = self._parted(self._pieces.kind)
+            if begins:  # spaces may be all that comes, and these are no piece
+                self._led = self._parted(self._pieces.kind) and bool(delta.strip())
             written("\n" * (begins and self._led) + self._open.add(delta))
 
     def thought(self, delta: str) -> None:

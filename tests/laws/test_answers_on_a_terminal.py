@@ -132,6 +132,8 @@ def test_no_letter_of_an_answer_is_lost(text, columns):
 
 @given(ANSWERS, st.lists(st.integers(0, 10_000), max_size=8))
 @example("- \n\n```", [])
+@example("# a\n  ", [])
+@example("# a\n  b", [6])
 @example("- a\n\n```\nb\n```\n", [5, 6])
 def test_a_terminal_ends_with_the_same_lines_however_an_answer_came(text, cuts):
     screen = Screen(80)
