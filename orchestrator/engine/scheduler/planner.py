@@ -41,10 +41,8 @@ from orchestrator.engine.costs import Costs, TimeBudget, endless
 from orchestrator.engine.scheduler.step import LOGIT_ROWS, Draft, Speculation, Step, drafted
 from orchestrator.engine.scheduler.ticket import Phase, Ticket, computing, in_order, waiting_for
 
-AWAITED_MS = (
-    50.0  # of a round, for a prompt that does not end in it; an answer beside it has ten tokens a second at least
-)
-UNWAITED_MS = 10.0  # the same where nobody waits for the prompt
+# Of a round, for a prompt that does not end in it: where somebody waits for the prompt, and where nobody does.
+AWAITED_MS, UNWAITED_MS = 50.0, 10.0
 WRITE_SECONDS = 0.02  # of a round, for checkpoints
 PREFILL_SHARE = 0.5  # of what answers leave of a round, while somebody's prefill runs beside restores and evictions
 FIRST_SHARE = 0.75  # of a round without answers, for who came first: a prompt that is restored, or one that is computed
