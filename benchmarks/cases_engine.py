@@ -144,10 +144,14 @@ def small_pool(bench: Bench) -> Iterator[Row]:
 
 
 def stall(bench: Bench) -> Iterator[Row]:
+    """In one pool: one of its own would get its cells once nobody is answered, and the prompt would wait for the answer."""
     for depth in bench.depths:
         case, limit = f"{thousands(depth)} prompt beside a streaming answer", 0.3 if depth <= 8 * KIB else 0.7
         story = partial(stories.largest_gap, floor=ids(depth, "other"), tokens=300)
-        ours, theirs = both(bench, story, cells=2 * (depth + ROOM), slots=2)
+        cells = 2 * (depth + ROOM)
+        with stopping(Ours(bench.model, cells, threads=bench.threads, pool="codex")) as engine:
+            ours = story(engine)
+        theirs = with_theirs(bench, story, cells, slots=2)
         yield Row(case, "largest gap", ours, theirs, "s", theirs / ours, f"≤ {limit:g} s", ours <= limit)
 
 

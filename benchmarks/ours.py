@@ -48,7 +48,8 @@ COUNTING = (
 
 class Ours:
     """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it;
-    `flash` is flash attention; None: as the daemon has it for this model on a CPU."""
+    `flash` is flash attention; None: as the daemon has it for this model on a CPU. `pool` is that of floors for which none is
+    named; without it each has its own."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Ours:
         folder: Path | None = None,
         flash: bool | None = None,
         drafts: bool = True,
+        pool: str = "",
     ) -> None:
         spec = EngineSpec(
             str(model),
@@ -86,6 +88,7 @@ class Ours:
         self.tickets, self.names = itertools.count(1), itertools.count()
         self.encoded: Future[list[list[int]]] = Future()
         self.floors: dict[bytes, str] = {}
+        self.pool = pool
         self.wire.send([spec])
         threading.Thread(target=self.read, daemon=True).start()
         self.info = self.ready.result(timeout=60)
@@ -105,9 +108,8 @@ class Ours:
         owner: int = 0,
         sampling: Sampling = GREEDY,
     ) -> Running:
-        """Floors of one `pool` share what their beginnings have in common; without a name each has its own. Tails of one
-        `owner` share likewise."""
-        ticket, name = next(self.tickets), self.floor(floor, pool)
+        """Floors of one `pool` share what their beginnings have in common. Tails of one `owner` share likewise."""
+        ticket, name = next(self.tickets), self.floor(floor, pool or self.pool)
         running = self.running[ticket] = Running()
         self.wire.send([InferenceJob(ticket, name, ids_to_bytes(tail), owner, max_tokens, sampling)])
         return running
