@@ -1,6 +1,6 @@
 # Lorekeep's commands for developers. `make install` makes .venv; everything else runs in it.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test nightly endurance fuzz check format docs pictures bench bench-real bounds lock clean
+.PHONY: help install demo test nightly endurance fuzz check format docs pictures bench bench-real bounds cuda lock clean
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -9,6 +9,7 @@ SECONDS ?= 60
 MINUTES ?= 30
 TURNS ?= 0
 MODEL ?=
+ARCHITECTURE ?= 90
 BIN := .venv/bin
 LOCKED = $(BIN)/uv pip compile --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --system-certs --no-header
 
@@ -64,6 +65,9 @@ bench-real: install  ## the same with real weights: Gemma 3 270M, MODEL=smollm2,
 
 bounds: install ## tests with the lowest versions that pyproject.toml allows
 	@scripts/lowest_versions.sh
+
+cuda:           ## the wheel of a machine with a GPU (ARCHITECTURE=90), where there is nvcc: an hour on two cores
+	@$$(scripts/python.sh) scripts/cuda_wheel.py --architecture $(ARCHITECTURE)
 
 lock:           ## resolve pyproject.toml's dependencies anew: what runs, and the tools of developers
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv

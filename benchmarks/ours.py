@@ -48,8 +48,8 @@ COUNTING = (
 
 class Ours:
     """`cells` is the KV that may be held, in tokens; `folder` is where checkpoints go, and none are kept without it;
-    `flash` is flash attention; None: as the daemon has it for this model on a CPU. `pool` is that of floors for which none is
-    named; without it each has its own."""
+    `flash` is flash attention; None: as the daemon has it for this model on a CPU. `pool` is that of floors that name none;
+    without it each has its own."""
 
     def __init__(
         self,

@@ -14,12 +14,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import watched
 from llama_sources import LOCK, build_cache, locked_version, say, sources
 
+# The header of Debian 12's gcc says that only the first eight bytes of AMX's configuration are read, so the compiler leaves
+# out what is written to the others. Each question to a model with quantised weights then ended the engine by SIGILL.
+NO_AMX = "-DCMAKE_CXX_FLAGS=-mno-amx-int8"
 MINUTES_ON_TWO_CORES = {"cpu": (4, 8), "cuda": (15, 25)}
 
 
@@ -73,8 +77,11 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc") or (str(beside_driver) if beside_driver.exists() else None)
 
 
-def build_flags(gpu: Gpu | None) -> tuple[str, ...]:
+def build_flags(gpu: Gpu | None, features: Collection[str] | None = None) -> tuple[str, ...]:
+    """`features` are those of the CPU, None: of this one."""
     flags = ["-DGGML_NATIVE=ON", "-DLLAVA_BUILD=OFF"]
+    if "amx_int8" in (cpu_features() if features is None else features):
+        flags.append(NO_AMX)
     if gpu and gpu.nvcc:
         flags += ["-DGGML_CUDA=on", f"-DCMAKE_CUDA_COMPILER={gpu.nvcc}"]
         flags += [f"-DCMAKE_CUDA_ARCHITECTURES={gpu.architecture or 'native'}"]

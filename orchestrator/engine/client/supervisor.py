@@ -18,6 +18,7 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -435,6 +436,8 @@ class ChildProcess:
 
 def ended(code: int) -> str:
     """How a child ended, in words."""
+    if code == -signal.SIGILL:
+        return "killed by SIGILL: llama.cpp has instructions that this CPU refuses; compile it again (docs/install.md)"
     if code < 0:
         return f"killed by signal {-code}"
     if code == OVERRUN_STATUS:

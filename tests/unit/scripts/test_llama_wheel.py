@@ -60,6 +60,11 @@ def test_without_gpu_or_without_nvcc_the_build_is_for_the_cpu(gpu):
     assert not any("CUDA" in flag for flag in llama_wheel.build_flags(gpu))
 
 
+def test_amx_is_left_out_where_the_cpu_has_it():
+    assert llama_wheel.NO_AMX in llama_wheel.build_flags(None, ["avx2", "amx_int8"])
+    assert llama_wheel.NO_AMX not in llama_wheel.build_flags(None, ["avx2"])
+
+
 def test_a_gpu_without_nvcc_is_told_which_package_to_install_before_anything_is_compiled():
     gpu = Gpu("NVIDIA T4", "75", None)
     said = " ".join(llama_wheel.announcement("0.3.36", gpu, llama_wheel.build_flags(gpu), cores=2))
