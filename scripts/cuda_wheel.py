@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from ctypes.util import find_library
@@ -32,7 +33,7 @@ def main() -> None:
     nvcc = find_nvcc()
     if nvcc is None:
         sys.exit("no nvcc on the PATH or under /usr/local/cuda: nothing can be compiled for CUDA here")
-    version, gpu = locked_version(LOCK), Gpu(f"of architecture {architecture}", architecture, nvcc)
+    version, gpu = locked_version(LOCK), Gpu(f"a GPU of architecture {architecture}", architecture, nvcc)
     flags = build_flags(gpu)
     folder = build_cache() / "wheels" / wheel_key(version, flags)
     announce(version, gpu, flags)
@@ -69,10 +70,11 @@ def cublas(major: str) -> Path:
     folder = build_cache() / f"cublas-{major}"
     if not folder.exists():
         say(f"Fetching cuBLAS {major}, which this toolkit lacks (444 MB), once.")
-        pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--target", f"{folder}.part"]
-        if subprocess.run([*pip, f"nvidia-cublas=={major}.*"], stdout=sys.stderr, check=False).returncode != 0:
-            sys.exit("pip could not fetch cuBLAS; its words are above. A CUDA toolkit with cuBLAS needs no fetching.")
-        Path(f"{folder}.part").rename(folder)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as work:
+            pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--target", f"{work}/cublas"]
+            if subprocess.run([*pip, f"nvidia-cublas=={major}.*"], stdout=sys.stderr, check=False).returncode != 0:
+                sys.exit("pip could not fetch cuBLAS; its words are above. A toolkit that has cuBLAS needs no fetching.")
+            Path(work, "cublas").rename(folder)
     return next(folder.glob("nvidia/*/include")).parent
 
 
