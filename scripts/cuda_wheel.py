@@ -73,7 +73,7 @@ def cublas(major: str) -> Path:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as work:
             pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "--target", f"{work}/cublas"]
             if subprocess.run([*pip, f"nvidia-cublas=={major}.*"], stdout=sys.stderr, check=False).returncode != 0:
-                sys.exit("pip could not fetch cuBLAS; its words are above. A toolkit that has cuBLAS needs no fetching.")
+                sys.exit("pip could not fetch cuBLAS; its words are above. A toolkit that has it needs none.")
             Path(work, "cublas").rename(folder)
     return next(folder.glob("nvidia/*/include")).parent
 
@@ -86,7 +86,7 @@ def summary(wheel: Path, log: str, toolkit: str, architecture: str, seconds: flo
         sys.exit(f"{wheel} has no libggml-cuda.so: llama.cpp was compiled without CUDA")
     lines = [
         f"{wheel.name}: CUDA {toolkit}, architecture {architecture}, {seconds / 60:.0f} min on {os.cpu_count()} cores",
-        f"  {len(set(COMPILED.findall(log)))} CUDA files compiled, {len(WARNING.findall(log))} warnings",
+        f"  {len(set(COMPILED.findall(log)))} CUDA files compiled, warnings: {len(WARNING.findall(log))}",
         f"  libggml-cuda.so has {backend / 1e6:.0f} MB, the wheel {wheel.stat().st_size / 1e6:.0f} MB",
         f"  kept in {wheel.parent}",
     ]
