@@ -105,6 +105,7 @@ class ModelSwitch:
         wanted = with_model(before, setting)
         found = await asyncio.to_thread(self._check, wanted)
         if found.states == old.about.model.states and (await old.ready())[0]:
+            self._settings = wanted  # one that runs because none was chosen is chosen from now on
             return ModelChange(model=names_of(old), changed=False, cold=())
         if loads := old.loads.names():
             told = [name for name in loads if owner_of(name) is None]  # what others load is theirs

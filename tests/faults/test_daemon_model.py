@@ -222,6 +222,15 @@ def test_a_whole_file_that_llama_cpp_refuses_gives_its_reason_and_the_old_model_
     assert reply(house, "/v1/status")["model"]["name"] == "builtin:quoter"
 
 
+def test_the_model_that_runs_is_the_users_choice_once_it_was_chosen(models, quoter_model):
+    with living(models) as daemon:
+        assert "no model is configured" in reply(daemon, "/v1/status")["model"]["notice"]
+        assert put(daemon, "builtin:quoter")[1]["changed"] is False
+        status, answer = put(daemon, without(quoter_model, daemon.folder / "hollow.gguf", "output_norm.weight"))
+        assert (status, "builtin:quoter answers again" in answer["error"]["hint"]) == (400, True)
+        assert "no model is configured" not in reply(daemon, "/v1/status")["model"]["notice"]
+
+
 def test_a_part_of_a_model_without_the_others_names_what_is_missing(house, quoter_model):
     path = house.folder / "big-00001-of-00002.gguf"
     reader = gguf.GGUFReader(quoter_model)
