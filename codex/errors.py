@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+OPEN_FILES = "the limit of open files (ulimit -n; LimitNOFILE= of a service)"  # of this process, as a remedy names it
+
 
 class CodexError(Exception):
     """Base of all refusals and of all faults that the machine causes."""

@@ -22,6 +22,7 @@ from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
+from codex.errors import OPEN_FILES
 from codex.process_memory import give_back_at_once
 
 LANCE_ERRORS = (RuntimeError, ValueError, OSError)  # all that its calls raise, under `panics_as_errors`
@@ -120,7 +121,7 @@ def remedy(error: Exception) -> str:
     if "too many open files in system" in text:
         return "raise fs.file-max (sysctl -w fs.file-max=N)"
     if "too many open files" in text:
-        return "raise the limit of open files (ulimit -n; LimitNOFILE= of a service)"
+        return f"raise {OPEN_FILES}"
     if "permission denied" in text or "read-only" in text:
         return "make it writable"
     return "free some room"

@@ -19,6 +19,8 @@ from typing import NamedTuple
 from watchdog.observers.inotify_c import InotifyConstants as Kernel
 from watchdog.observers.inotify_c import InotifyFD, Mask, WatchDescriptor, inotify_add_watch, inotify_init
 
+from codex.errors import OPEN_FILES
+
 _APPEARED = Kernel.IN_CREATE | Kernel.IN_MOVED_TO
 _GONE = Kernel.IN_DELETE | Kernel.IN_MOVED_FROM
 _SELF = Kernel.IN_DELETE_SELF | Kernel.IN_MOVE_SELF
@@ -27,19 +29,19 @@ _ONLY_HERE = Kernel.IN_ONLYDIR | Kernel.IN_DONT_FOLLOW | Kernel.IN_EXCL_UNLINK
 _MASK = Mask(_APPEARED | _GONE | _SELF | Kernel.IN_CLOSE_WRITE | Kernel.IN_ATTRIB | _ONLY_HERE)
 _NO_FILE = Kernel.IN_ISDIR | _SELF | Kernel.IN_Q_OVERFLOW | Kernel.IN_IGNORED
 _AT_ONCE = 1 << 18  # bytes: thousands of events
-_LIMITS = {
+_SYSCTLS = {
     errno.ENOSPC: "fs.inotify.max_user_watches",
-    errno.EMFILE: "fs.inotify.max_user_instances",  # or the process's own limit of open files
+    errno.EMFILE: "fs.inotify.max_user_instances",
     errno.ENFILE: "fs.file-max",
 }
 
 
 class WatchLimit(OSError):
-    """The kernel has no watches left. `sysctl` names the limit."""
+    """No more watches can be had. `name` says what is used up, and how it is raised."""
 
-    def __init__(self, sysctl: str) -> None:
-        super().__init__(f"the limit {sysctl} is reached")
-        self.sysctl = sysctl
+    def __init__(self, name: str) -> None:
+        super().__init__(f"used up: {name}")
+        self.name = name
 
 
 class Happened(NamedTuple):
@@ -162,5 +164,18 @@ class Bell:
 
 def _fault() -> OSError:
     number = ctypes.get_errno()
-    name = _LIMITS.get(number)
-    return OSError(number, os.strerror(number)) if name is None else WatchLimit(name)
+    sysctl = _SYSCTLS.get(number)
+    if sysctl is None:
+        return OSError(number, os.strerror(number))
+    if number == errno.EMFILE and not _may_open():  # the error of both
+        return WatchLimit(OPEN_FILES)
+    return WatchLimit(f"{sysctl} (sysctl -w {sysctl}=N)")
+
+
+def _may_open() -> bool:
+    """Whether this process may have one more open file."""
+    try:
+        os.close(os.eventfd(0))
+    except OSError:
+        return False
+    return True

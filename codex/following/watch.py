@@ -279,8 +279,8 @@ class Watcher:
         self._polling = True
         self._next_compare = self._clock() + self._settings.poll_s
         self._notice(
-            f"{names}: the kernel has no file watches left after {had}, so the disk is compared every "
-            f"{self._settings.poll_s:g} s; raise {limit.sysctl} (sysctl -w {limit.sysctl}=N) and load again"
+            f"{names}: no file watches are left after {had}, so the disk is compared every {self._settings.poll_s:g} s; "
+            f"raise {limit.name} and load again"
         )
 
     def _drop_watches(self) -> None:

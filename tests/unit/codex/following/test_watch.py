@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from support.libraries import changes_of
+from support.scarce_descriptors import no_descriptors
 
 from codex.following.gathering import ChangeBatch
-from codex.following.inotify import FolderWatches, Happened
+from codex.following.inotify import FolderWatches, Happened, WatchLimit
 from codex.following.watch import Watcher
 from codex.library import Library
 from codex.settings import LibrarySettings, WatchSettings
@@ -197,6 +198,12 @@ def test_two_roots_in_one_repository_share_its_watch(project: Path, tmp_path: Pa
     watcher.stop()
     forest.close()
     library.close()
+
+
+def test_where_the_process_may_open_no_more_files_that_limit_is_named_and_none_of_the_kernel() -> None:
+    with no_descriptors(), pytest.raises(WatchLimit) as refused:
+        FolderWatches()
+    assert refused.value.name.startswith("the limit of open files")
 
 
 @pytest.mark.filterwarnings("error")

@@ -5,12 +5,11 @@ import errno
 import inspect
 import os
 import re
-import resource
 import signal
 import socket
 import sys
 import threading
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from types import SimpleNamespace
 
@@ -20,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_engine import FAKE
 from support.real_engine import next_child
+from support.scarce_descriptors import no_descriptors
 from support.waiting import SOON
 
 from orchestrator.engine.client.client import EngineClient
@@ -95,26 +95,8 @@ async def test_a_process_that_cannot_be_started_for_a_moment_is_started_after_it
         assert client.restarts >= 1
 
 
-@pytest.fixture
-def no_descriptors():
-    """While it is entered this process gets none, as on a machine that has none left."""
-
-    @contextmanager
-    def taken():
-        free = os.dup(0)
-        os.close(free)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
-        try:
-            yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-    return taken
-
-
 async def test_what_the_machine_lacks_for_a_process_is_waited_for_is_told_and_is_not_counted_against_the_model(
-    no_descriptors, monkeypatch, caplog
+    monkeypatch, caplog
 ):
     monkeypatch.setattr("orchestrator.engine.client.supervisor.LONGEST_PAUSE", 0.02)
     async with engine() as client:
@@ -128,9 +110,7 @@ async def test_what_the_machine_lacks_for_a_process_is_waited_for_is_told_and_is
     assert caplog.text.count("cannot be started now") == 1
 
 
-async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reason_says_why_not_yet(
-    no_descriptors, monkeypatch
-):
+async def test_a_child_that_ended_is_replaced_once_the_machine_can_and_the_reason_says_why_not_yet(monkeypatch):
     monkeypatch.setattr("orchestrator.engine.client.supervisor.LONGEST_PAUSE", 0.02)
     async with engine() as client:
         await client.ensure_ready()
