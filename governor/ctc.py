@@ -95,11 +95,12 @@ class Verdict(NamedTuple):  # hundreds are made for a question: a frozen datacla
 @dataclass(frozen=True)
 class ClaimsRefusal:
     """Why it cannot fit whatever is sacrificed, in a sentence with the numbers, and what would help. `largest`: the id of
-    the largest claim that may not be cut."""
+    the largest claim that may not be cut; `over`: tokens that are too many, 0 where characters are."""
 
     sentence: str
     hint: str
     largest: str = ""
+    over: int = 0
 
 
 @dataclass(frozen=True)
@@ -283,6 +284,6 @@ def _refused(claims: Sequence[Claim], least: Sequence[Verdict], limits: PromptLi
     hint = "shorten the question, or ask for a shorter answer"
     if largest is not None:
         hint += f"; the largest part that may not be cut is {largest.id} with {largest.tokens:,} tokens"
-    return Settlement(
-        tuple(_whole(claim) for claim in claims), ClaimsRefusal(sentence, hint, largest.id if largest else "")
-    )
+    over = max(0, tokens - limits.tokens)
+    refusal = ClaimsRefusal(sentence, hint, largest.id if largest else "", over)
+    return Settlement(tuple(_whole(claim) for claim in claims), refusal)

@@ -45,9 +45,13 @@ class InvalidRequest(LoreError):
 
 
 class OverBudget(LoreError):
-    """The prompt cannot fit; the message holds the numbers."""
+    """The prompt cannot fit; the message holds the numbers. `over`: tokens that are too many, 0 where none were counted."""
 
     code = "context_length_exceeded"
+
+    def __init__(self, message: str, hint: str = "", over: int = 0) -> None:
+        super().__init__(message, hint)
+        self.over = over
 
 
 class NotPermitted(LoreError):

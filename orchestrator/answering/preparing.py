@@ -44,7 +44,7 @@ from orchestrator.codices.lifecycle import CodexLifecycle
 from orchestrator.codices.state import CodexState
 from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.messages import InferenceJob
-from orchestrator.errors import LoreError, NotFound
+from orchestrator.errors import LoreError, NotFound, OverBudget
 from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
@@ -115,7 +115,15 @@ class Preparer:
         came = turn if asked.goes_on else self._with_context(asked, turn, found)
         if came is not turn:
             turn, composed = came, await chat_model.composer.compose(came, ask.think)
-        within = await governed(turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think)
+        try:
+            within = await governed(
+                turn, chat_model.composer, chat_model.tokens, limits, composed, whole.state, ask.think
+            )
+        except OverBudget as fault:
+            state = asked.codex_state
+            if state is None or (wait := self.lifecycle.wait_for_room(state, fault.over)) is None:
+                raise
+            raise wait from fault
         return self._prepared(asked, within, found, cut)
 
     async def with_gist(self, prepared: PreparedQuestion, text: str, read: int, cached: int) -> PreparedQuestion:

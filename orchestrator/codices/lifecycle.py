@@ -130,11 +130,24 @@ class CodexLifecycle:
             await self._successors.ended(name)
             state = self._residents.get(name) or state
             if self._residents.overfull(state):
-                why = self._successors.fault(name) or "one is on its way"
                 has, most = state.tokens_now, self._residents.most_tokens(state)
-                need = f"it has {has:,} tokens with its changes, and {most:,} leave room for a question"
-                raise NotReady(f"codex {name} needs a new generation: {need}; {why}", "ask again", retry_after=SOON_S)
+                why = f"it has {has:,} tokens with its changes, and {most:,} leave room for a question"
+                raise self._needed(name, why)
         return state
+
+    def wait_for_room(self, state: CodexState, over: int) -> NotReady | None:
+        """What a question with so many tokens too many is told where a new generation is due, which has no log, and makes
+        the room by that; None where it must be shorter."""
+        if not 0 < over <= state.amended:
+            return None
+        self._successors.report(QuestionEnded(self._residents.facts([state.name])))
+        if not self._successors.due(state.name).files:
+            return None
+        return self._needed(state.name, f"{over:,} tokens are too many, and its changes have {state.amended:,}")
+
+    def _needed(self, name: str, why: str) -> NotReady:
+        how = self._successors.fault(name) or "one is on its way"
+        return NotReady(f"codex {name} needs a new generation: {why}; {how}", "ask again", retry_after=SOON_S)
 
     async def served(self, state: CodexState | None, identity: str | None = None) -> ServingIdentity:
         """The version of an identity that answers now; a newer one is prepared. Raises NotFound, InvalidRequest."""

@@ -165,7 +165,7 @@ async def governed(
         if (refusal := settlement.refusal) is not None:
             memory = next((one.source for one in turn.karma.entries if one.source == refusal.largest), "")
             without = f"; lore memory retire {memory.partition(':')[2]} leaves that out" if memory else ""
-            raise OverBudget(refusal.sentence, refusal.hint + without)
+            raise OverBudget(refusal.sentence, refusal.hint + without, refusal.over)
         within = await _cut(turn, claims, settlement, before, tokens, partial(composer.compose, think=think))
         needed = within.composed.assembled.tokens
         if _fits(within.turn, within.composed, limits):
@@ -174,6 +174,7 @@ async def governed(
     raise OverBudget(
         f"the prompt needs {needed:,} tokens and {limits.tokens:,} can be held",
         "shorten the question, or start a new session",
+        needed - limits.tokens,
     )
 
 

@@ -32,6 +32,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.engine.client.supervisor import ChildState
 from orchestrator.engine.messages import ID_BYTES, Grant, Matched, Reuse, Tier
 from orchestrator.engine.snapshot import EngineSnapshot
+from orchestrator.errors import NotReady
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.recall import Recall
 from orchestrator.karma.staleness import Staleness
@@ -74,13 +75,15 @@ def fresh(name: str) -> Freshness:
 
 @dataclass
 class SmallHouse:
-    """`cached`: tokens that the engine's cache holds of any prompt. `hits`: what any search finds."""
+    """`cached`: tokens that the engine's cache holds of any prompt. `hits`: what any search finds. `due`: a new generation,
+    by which the codex has no log."""
 
     folder: Path
     codex: CodexState | None = field(default_factory=demo)
     window: int = 4_000
     cells: int = 100_000
     cached: int = 0
+    due: bool = False
     hits: tuple[Evidence, ...] = ()
     seconds: float = 20.0  # that the model may take for a gist
     queries: list[str] = field(default_factory=list)
@@ -118,6 +121,9 @@ class SmallHouse:
     async def ensure_built(self, name: str) -> CodexState:
         assert self.codex is not None, name
         return self.codex
+
+    def wait_for_room(self, state: CodexState, over: int) -> NotReady | None:
+        return NotReady(f"{over} of {state.amended}") if self.due and over <= state.amended else None
 
     async def served(self, state: CodexState | None, identity: str | None = None) -> ServingIdentity:
         del state, identity

@@ -1,6 +1,7 @@
 """A plan says what an ask would do: the same refusals, the same notices, and figures that add up."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from support.planning import SmallHouse, asking, demo
 
 from formatters.context import Evidence
 from orchestrator.engine.client.supervisor import ChildState
-from orchestrator.errors import LoreError, OverBudget
+from orchestrator.errors import LoreError, NotReady, OverBudget
 from orchestrator.karma import recall
 from orchestrator.karma.recall import Recall
 from orchestrator.machine.yielding import Away, Cause
@@ -190,6 +191,25 @@ def test_all_figures_of_a_plan_add_up(
         words + 1 for number, words in enumerate(sizes) if f"f{number}.py:1-2" in plan.retrieval_plan.passages
     )
     assert state.tokens >= fetched
+
+
+def too_many(house: SmallHouse, words: int) -> int:
+    """Tokens that such a question has beyond what can be held."""
+    try:
+        house.plan(asking("word " * words))
+    except OverBudget as fault:
+        return fault.over
+    return 0
+
+
+def test_a_question_that_only_the_log_of_changes_makes_too_long_is_told_to_wait_for_a_generation(house: Any) -> None:
+    small = house(codex=replace(demo(), amended=50))
+    words = next(words for words in range(10, 5_000, 10) if too_many(small, words))
+    over = too_many(small, words)
+    small.due = True
+    with pytest.raises(NotReady, match=f"{over} of 50"):
+        small.plan(asking("word " * words))
+    assert too_many(small, words + 50) > 50
 
 
 # -- texts of megabytes

@@ -174,6 +174,23 @@ async def test_who_asks_a_codex_whose_log_leaves_no_room_is_told_its_sizes_where
         await house.lifecycle.ensure_built("code")
 
 
+@pytest.mark.parametrize(
+    ("log", "over", "waits"),
+    [(400, 400, True), (400, 401, False), (400, 0, False), (40, 1, False)],
+    ids=["too long by the log", "too long without it", "too long in characters", "no generation is due"],
+)
+async def test_a_question_waits_for_a_new_generation_where_that_makes_the_room_and_must_be_shorter_elsewhere(
+    house, log, over, waits
+):
+    await house.residents.build("code")
+    house.builder.log_tokens = log
+    house.write("a = 22\n")
+    await house.lifecycle.changed("code")
+    told = house.lifecycle.wait_for_room(house.residents.get("code"), over)
+    due = "codex code needs a new generation: 400 tokens are too many, and its changes have 400; one is on its way"
+    assert (told and told.message) == (due if waits else None)
+
+
 async def test_a_generation_is_served_with_what_changed_meanwhile_and_not_before_that_can_be_read(house):
     await house.residents.build("code")
     house.write("a = 22\n")

@@ -75,6 +75,7 @@ def test_a_prompt_that_cannot_fit_is_refused_with_numbers_and_nothing_lost() -> 
     settled = under(1_199)
     assert settled.refusal is not None
     assert settled.refusal.sentence == "the prompt needs at least 1,200 tokens and 1,199 can be held"
+    assert settled.refusal.over == 1
     assert settled.refusal.hint.endswith("the largest part that may not be cut is codex with 1,000 tokens")
     assert all(verdict.action is Action.KEEP for verdict in settled.verdicts)
     assert under(1_200).refusal is None
@@ -84,6 +85,7 @@ def test_too_many_characters_to_fit_say_so() -> None:
     settled = settle([claim("query", ClaimKind.QUERY, characters=5_000)], PromptLimits(1_000, 4_000, 20))
     assert settled.refusal is not None
     assert settled.refusal.sentence == "the prompt has at least 5,000 characters and 4,000 are allowed"
+    assert settled.refusal.over == 0
 
 
 def test_limits_take_the_tighter_of_window_and_kv_and_many_characters_a_token() -> None:
