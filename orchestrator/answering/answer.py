@@ -166,7 +166,7 @@ class Answers:
         self, prepared: PreparedQuestion, state: RunState, deadline: float | None
     ) -> AsyncIterator[AskEvent]:
         ids: dict[str, bytes] = {}
-        model = self._model(prepared, ids, state, await self._told_calls(prepared))
+        model = await self._model(prepared, ids, state)
         used = prepared.composed.assembled.tokens + prepared.promised
         deps = prepared.turn.model_copy(update={"strategy": report.strategy_view(prepared.found.decision, used)})
         with self.floors.held(prepared.composed.assembled.floor, prepared.floor_key):
@@ -298,13 +298,7 @@ class Answers:
         mark = None if control == plain else bytes_to_ids(control)[0]
         return lambda: ToldCalls(form, names, mark)
 
-    def _model(
-        self,
-        prepared: PreparedQuestion,
-        ids: dict[str, bytes],
-        state: RunState,
-        told: Callable[[], ToldCalls | None],
-    ) -> "EngineModel":
+    async def _model(self, prepared: PreparedQuestion, ids: dict[str, bytes], state: RunState) -> "EngineModel":
         from orchestrator.answering.agent import EngineModel
 
         chat_model = prepared.chat_model
@@ -327,7 +321,7 @@ class Answers:
             return await self._blocked(prepared, call)
 
         limits = TurnLimits(prepared.ask.max_tokens, self.turn_s)
-        parser = partial(parser_of, prepared.chat_model, told=told)
+        parser = partial(parser_of, chat_model, told=await self._told_calls(prepared))
         return EngineModel(self.inference, compose, learn, parser, limits, refuse)
 
     def _event_of(self, event: object, state: RunState, prepared: PreparedQuestion) -> AskEvent | None:

@@ -69,9 +69,7 @@ class EngineSpec:
     disk_budget: int = 0  # bytes
     key: bytes = field(default=b"", repr=False)  # checkpoints are encrypted with it; empty: they are not
     embedding: EmbeddingSpec | None = None
-    known: "ModelInfo | None" = (
-        None  # what an engine before this one found: what its KV has in it is not measured again
-    )
+    known: "ModelInfo | None" = None  # by an engine before this one: what its KV has in it is not measured again
     remote: RemoteSpec | None = None  # then nothing is loaded here, and no other field but the model's name counts
 
 

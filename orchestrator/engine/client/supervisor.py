@@ -236,7 +236,7 @@ class Supervisor:
         loading = self.reason
         for times in count(1):
             try:
-                child = await ChildProcess.start(self.spec)
+                child = await ChildProcess.start(replace(self.spec, known=self.info))
                 break
             except OSError as error:
                 if is_lasting(error):
@@ -275,7 +275,6 @@ class Supervisor:
 
     async def _ready(self, info: ModelInfo) -> None:
         self.info, self._ready_since, self._loaded_child = info, time.monotonic(), True
-        self.spec = replace(self.spec, known=info)
         await self._enter(ChildState.READY, "")
         self._up()  # before anyone who waited can run: nothing is awaited in between
 

@@ -178,12 +178,14 @@ class _Reader:
             found = Parts(self._target, self._count).joined(words)
             words, self.joined = found or words, self.joined or found is not None
         if "oneOf" in words:
-            words = self._with_discriminator(words, words.pop("discriminator", None))
+            words = self._told_apart(words)
         self._check(words)
         return closed(with_inner(typed(words), self.read))
 
-    def _with_discriminator(self, words: Words, discriminator: Any) -> Words:
-        """With the property that tells the alternatives apart in each of them, and refused where nothing does."""
+    def _told_apart(self, words: Words) -> Words:
+        """With the property that a discriminator names in each of the alternatives, instead of it; refused where nothing
+        tells them apart."""
+        discriminator = words.get("discriminator")
         named = discriminator.get("propertyName") if isinstance(discriminator, dict) else None
         tag = (named,) if isinstance(named, str) else ()
         always = frozenset((*tag, *words.get("required", ())))
@@ -191,7 +193,8 @@ class _Reader:
         if not self._loosely and not alternatives.apart(words["oneOf"]):
             raise SchemaRefused("an answer might fit two alternatives of a oneOf: say anyOf, or what tells them apart")
         tagged = [{"allOf": [one, {"required": [name]}]} for one in words["oneOf"] for name in tag]
-        return {**words, "oneOf": tagged or words["oneOf"]}
+        rest = {key: value for key, value in words.items() if key != "discriminator"}
+        return {**rest, "oneOf": tagged or words["oneOf"]}
 
     def _combined(self, words: Words) -> Words:
         """Objects become one, so that it can be closed; llguidance combines everything else."""
