@@ -302,23 +302,10 @@ class Program:
 
     # -- codices
 
-    def codex_report(self, codex: CodexState) -> CodexReport:
-        embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
-        more = {
-            "identity": self.lifecycle.identity(codex),
-            "embedding": embedding,
-            "load": self.loads.report(codex.name),
-        }
-        return self.reports.of(codex).model_copy(update=more)
-
     async def codices(self, principal: Principal) -> list[CodexReport]:
         codices = await self.lifecycle.readable(principal)
         states = [(codex, self.residents.get(codex.name)) for codex in codices]
-        return [self.codex_report(state) if state else self.bare_report(codex) for codex, state in states]
-
-    def bare_report(self, codex: Codex) -> CodexReport:
-        """Of one that is not built yet, or is being loaded for the first time."""
-        return self.reports.bare(codex).model_copy(update={"load": self.loads.report(codex.name)})
+        return [self._codex_report(state) if state else self._bare_report(codex) for codex, state in states]
 
     async def codex(self, principal: Principal, name: str) -> CodexReport:
         name = await self.lifecycle.named(principal, name)
@@ -330,7 +317,20 @@ class Program:
             raise paused(away)
         await asyncio.shield(self.model_ready())
         state = self.residents.get(name)  # one that waits for its new generation is reported as it is
-        return self.codex_report(state or await self.lifecycle.ensure_built(name))
+        return self._codex_report(state or await self.lifecycle.ensure_built(name))
+
+    def _codex_report(self, codex: CodexState) -> CodexReport:
+        embedding = self.meaning.filling.report(codex.name) if self.meaning.model.file else None
+        more = {
+            "identity": self.lifecycle.identity(codex),
+            "embedding": embedding,
+            "load": self.loads.report(codex.name),
+        }
+        return self.reports.of(codex).model_copy(update=more)
+
+    def _bare_report(self, codex: Codex) -> CodexReport:
+        """Of one that is not built yet, or is being loaded for the first time."""
+        return self.reports.bare(codex).model_copy(update={"load": self.loads.report(codex.name)})
 
     async def codex_map(self, principal: Principal, name: str, most: int) -> CodexMap:
         """Lines of at most so many characters. Raises NotFound."""

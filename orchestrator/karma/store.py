@@ -214,7 +214,7 @@ class MemoryStore:
 
     def age(self, now: float) -> None:
         """Episodes of all users as they stand at this moment."""
-        young = self._select("kind = ? AND state IN (?, ?)", Kind.EPISODE, MemoryState.ACTIVE, MemoryState.SUMMARIZED)
+        young = self.records("kind = ? AND state IN (?, ?)", Kind.EPISODE, MemoryState.ACTIVE, MemoryState.SUMMARIZED)
         changed = [after for one in young if (after := aged(one, now)) is not one]
         with self._writing() as database:
             for one in changed:
@@ -268,7 +268,7 @@ class MemoryStore:
 
     def get(self, uid: int, id: str) -> MemoryRecord:  # noqa: A002
         """By its id or the beginning of it. Raises NotFound, or InvalidRequest where several begin so."""
-        found = self._select("uid = ? AND substr(id, 1, ?) = ? LIMIT 2", uid, len(id), id.lower()) if id else []
+        found = self.records("uid = ? AND substr(id, 1, ?) = ? LIMIT 2", uid, len(id), id.lower()) if id else []
         if len(found) == 1:
             return found[0]
         if found:
@@ -297,18 +297,18 @@ class MemoryStore:
             listed = list(states)
             conditions = [*conditions, f"state IN ({marks(listed)})"]
             values = [*values, *listed]
-        return self._select(f"{' AND '.join(conditions)} ORDER BY number DESC", *values)
+        return self.records(f"{' AND '.join(conditions)} ORDER BY number DESC", *values)
 
     def alike(self, uid: int, kind: Kind, text: str, codex: str | None) -> list[MemoryRecord]:
         """Those with the same words, the newest first."""
         condition = "uid = ? AND kind = ? AND likeness = ? AND codex IS ? ORDER BY number DESC"
-        return self._select(condition, uid, kind, likeness(text), codex)
+        return self.records(condition, uid, kind, likeness(text), codex)
 
     def review(self, uid: int) -> list[MemoryRecord]:
         """What a person should look at: proposals, what is suspect, procedures that do not work, outcomes that were told,
         and censors that may be promoted."""
         asked = "state IN (?, ?) OR suspect <> '' OR suggested IS NOT NULL OR kind = ? AND activations >= ?"
-        found = self._select(
+        found = self.records(
             f"uid = ? AND ({asked}) AND state <> ? ORDER BY number DESC",
             uid,
             *(MemoryState.PROPOSED, MemoryState.INEFFECTIVE, Kind.CENSOR, ESCALATED_FROM, MemoryState.INACTIVE),
@@ -359,8 +359,11 @@ class MemoryStore:
             return self._connection.execute(query, values).fetchall()
 
     def records(self, condition: str, *values: object) -> list[MemoryRecord]:
-        """Records under a condition of SQL over `memories` and what it joins; for searches."""
-        return self._select(condition, *values)
+        """Records under a condition of SQL over `memories` and what it joins."""
+        rows = self.read(f"{_SELECT} WHERE {condition}", *values)
+        ids = [row[0] for row in rows]
+        cited = self._cited(ids)
+        return [_of_row(row, cited.get(row[0], ())) for row in rows]
 
     def now(self) -> float:
         """By its clock, in seconds since the epoch."""
@@ -375,7 +378,7 @@ class MemoryStore:
     def _added(self, database: sqlite3.Connection, new: NewMemory) -> MemoryRecord:
         kind, now, like = self.kind(new.kind), self._clock(), likeness(new.text)
         created = now if new.created is None else new.created
-        alike = self._select("uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex)
+        alike = self.records("uid = ? AND kind = ? AND likeness = ? AND codex IS ?", new.uid, new.kind, like, new.codex)
         outcome = settled(new, kind, created, _of_subject(new, alike), self._same_subject(new))
         if outcome.confirms is not None:
             after = _resized(replace(confirmed(outcome.confirms, kind), updated=now))
@@ -397,12 +400,6 @@ class MemoryStore:
             self._without.clear()
             yield database
 
-    def _select(self, condition: str, *values: object) -> list[MemoryRecord]:
-        rows = self.read(f"{_SELECT} WHERE {condition}", *values)
-        ids = [row[0] for row in rows]
-        cited = self._cited(ids)
-        return [_of_row(row, cited.get(row[0], ())) for row in rows]
-
     def _cited(self, ids: Sequence[str]) -> dict[str, tuple[CodeCitation, ...]]:
         found: dict[str, tuple[CodeCitation, ...]] = {}
         for some in batched(ids):
@@ -423,7 +420,7 @@ class MemoryStore:
         # `attribute <> ''` is what the index has: SQLite takes it for nothing less.
         condition = "uid = ? AND kind = ? AND subject = ? AND attribute = ? AND attribute <> '' AND codex IS ?"
         about = (new.uid, new.kind, new.subject, new.attribute, new.codex)
-        return self._select(f"{condition} AND {CURRENT}", *about)
+        return self.records(f"{condition} AND {CURRENT}", *about)
 
     def _changed(self, uid: int, one: str, change: Callable[[MemoryRecord], MemoryRecord]) -> MemoryRecord:
         with self._writing() as database:

@@ -256,7 +256,6 @@ class GovernorTable(Slice):
         le=10_000,
         description="most earlier questions of a conversation that a prompt holds; 0 or none: as many as fit",
     )
-
     characters: int = Field(
         0, ge=0, le=2**31, description="most characters of a prompt; 0: 16 for each token of the window"
     )
