@@ -31,8 +31,8 @@ from orchestrator.engine.checkpoints.manager import CUT, SegmentManager
 from orchestrator.engine.checkpoints.store import CheckpointStore
 from orchestrator.engine.llama.backend import LlamaBackend
 from orchestrator.engine.llama.memory import LlamaMemory
-from orchestrator.engine.messages import UNSEEN
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.prefill_cost import UNSEEN
 
 CASE = "a floor of 6.4 GB"
 SHAPE = BuiltinShape("Lorekeep wide KV (random weights)", 48, 64, 8, 8, 128, 64, 1_000_000.0, 1e-5)

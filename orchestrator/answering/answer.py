@@ -37,7 +37,8 @@ from orchestrator.answering.waiting import EngineWait, deadline_of, own_task, un
 from orchestrator.codices.floors import Floors
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse, bytes_to_ids, prompt_s
+from orchestrator.engine.messages import Admitted, InferenceJob, Matched, PrefillProgress, Reuse, bytes_to_ids
+from orchestrator.engine.prefill_cost import prompt_s
 from orchestrator.errors import LoreError, OverBudget
 from orchestrator.karma.memories import Memories
 from orchestrator.karma.records import Severity

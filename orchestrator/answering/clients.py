@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.answering.question import PreparedQuestion
 from orchestrator.engine.client.client import EngineClient
-from orchestrator.engine.messages import ID_BYTES, Ids, prompt_s, same_beginning
+from orchestrator.engine.messages import ID_BYTES, Ids, same_beginning
+from orchestrator.engine.prefill_cost import prompt_s
 from orchestrator.prompt.composing import Assembled
 from orchestrator.service import Message
 from orchestrator.wire.answers import Departure

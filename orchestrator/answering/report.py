@@ -7,7 +7,8 @@ from dataclasses import replace
 from formatters.context import StrategyView
 from governor.budget import MemoryBudget
 from orchestrator.answering.question import PreparedQuestion
-from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier, first_token_s
+from orchestrator.engine.messages import Admitted, Completion, Reuse, Tier
+from orchestrator.engine.prefill_cost import first_token_s
 from orchestrator.engine.snapshot import EngineSnapshot
 from orchestrator.errors import LoreError
 from orchestrator.karma.recall import MEMORY_NODES

@@ -20,7 +20,8 @@ from orchestrator.codices.state import FloorKey
 from orchestrator.codices.successors import Questions
 from orchestrator.engine.client.client import EngineClient
 from orchestrator.engine.client.supervisor import EngineUnavailable
-from orchestrator.engine.messages import Completion, InferenceJob, Outcome, PrefillProgress, Reason, Urgency, prompt_s
+from orchestrator.engine.messages import Completion, InferenceJob, Outcome, PrefillProgress, Reason, Urgency
+from orchestrator.engine.prefill_cost import prompt_s
 from orchestrator.errors import EngineFailed, LoreError, OverBudget
 from orchestrator.prompt.composing import Floor
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from orchestrator.codices.floors import Floors
 from orchestrator.codices.serving_identities import MOST_BYTES, IdentityFiles, ServingIdentities
 from orchestrator.engine.client.supervisor import ChildState
-from orchestrator.engine.messages import prompt_s
+from orchestrator.engine.prefill_cost import prompt_s
 from orchestrator.errors import InvalidRequest, LoreError, NotFound
 from orchestrator.wire.identities import DefaultIdentity, FloorCost, IdentityChange, IdentityReport, IdentityRow
 

@@ -32,8 +32,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.engine.messages import PrefillCost
 from orchestrator.engine.model import EngineSpec, ModelInfo, used
+from orchestrator.engine.prefill_cost import PrefillCost
 
 Vector = NDArray[np.float64]
 # Measured on two cores with a model of 147 MB and 4 KiB of KV a token; the scale is corrected within a few steps. The first

@@ -34,9 +34,9 @@ from orchestrator.engine.messages import (
     Outcome,
     PrefillProgress,
     Urgency,
-    prompt_s,
 )
 from orchestrator.engine.model import sample_file, shards
+from orchestrator.engine.prefill_cost import prompt_s
 from orchestrator.errors import Conflict, EngineFailed, InvalidRequest
 from orchestrator.machine.machine import Machine
 from orchestrator.model import needles

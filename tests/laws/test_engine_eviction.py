@@ -12,7 +12,7 @@ from orchestrator.engine.cache.eviction import retention_value
 from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.checkpoints.file import SegmentHeader, file_size, usable
 from orchestrator.engine.checkpoints.store import CheckpointStore, Index, checkpoint_name
-from orchestrator.engine.messages import UNSEEN, PrefillCost
+from orchestrator.engine.prefill_cost import UNSEEN, PrefillCost
 
 PRICES = st.builds(PrefillCost, st.floats(0.001, 100), st.floats(1e-6, 0.1))
 PLACES = st.integers(0, 100_000)

@@ -10,8 +10,9 @@ from support.examples import few
 from support.machine import Machine
 
 from orchestrator.engine.cache.eviction import Idle, aged, in_order, to_close
-from orchestrator.engine.messages import Grant, PrefillCost, PutFloor, ids_to_bytes
+from orchestrator.engine.messages import Grant, PutFloor, ids_to_bytes
 from orchestrator.engine.messages import InferenceJob as Asked
+from orchestrator.engine.prefill_cost import PrefillCost
 
 pools = st.lists(
     st.builds(Idle, st.sampled_from("abcdefgh"), st.integers(1, 40), st.floats(0, 1e6), st.integers(0, 30)),

@@ -13,7 +13,8 @@ from support.machine import END_EVERY, Machine, naive_answer
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import segments, spans
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.messages import UNSEEN, DropFloor, Grant, Outcome, Tier
+from orchestrator.engine.messages import DropFloor, Grant, Outcome, Tier
+from orchestrator.engine.prefill_cost import UNSEEN
 
 CODE = [n % 50 for n in range(1000)]
 OTHER = [n % 50 for n in range(700)] + [77] * 300

@@ -12,7 +12,7 @@ early. Content that a checkpoint holds costs its restore; other content is compu
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.engine.messages import PrefillCost
+from orchestrator.engine.prefill_cost import PrefillCost
 
 CARRIED_IN_A_SECOND = 500e6  # bytes between cells and disk: what a restore ought to reach
 

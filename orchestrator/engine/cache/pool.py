@@ -25,7 +25,7 @@ from orchestrator.engine.backend import BackendError, Memory
 from orchestrator.engine.cache.state_tree import AnchoredTree
 from orchestrator.engine.cache.tree import Node, Tree, common_prefix, path_of
 from orchestrator.engine.costs import OutOfTime
-from orchestrator.engine.messages import UNSEEN, PrefillCost
+from orchestrator.engine.prefill_cost import UNSEEN, PrefillCost
 from orchestrator.engine.snapshot import PoolState
 
 Ids: TypeAlias = "array[int]"

@@ -24,7 +24,8 @@ from orchestrator.engine.cache.eviction import CARRIED_IN_A_SECOND, Idle, in_ord
 from orchestrator.engine.cache.pool import Pool, move
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.costs import OutOfTime, TimeBudget, endless
-from orchestrator.engine.messages import Grant, PrefillCost
+from orchestrator.engine.messages import Grant
+from orchestrator.engine.prefill_cost import PrefillCost
 
 TAIL_ROOM = 8192  # cells a pool opens with beyond its floor, when the grant has them
 ROUND = 256  # llama.cpp pads a context to a multiple of this

@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from orchestrator.engine.backend import Memory
 from orchestrator.engine.cache.eviction import retention_value
-from orchestrator.engine.messages import UNSEEN, PrefillCost, Reuse
+from orchestrator.engine.messages import Reuse
+from orchestrator.engine.prefill_cost import UNSEEN, PrefillCost
 
 Tokens: TypeAlias = "array[int]"
 

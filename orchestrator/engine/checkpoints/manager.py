@@ -41,7 +41,8 @@ from orchestrator.engine.cache.tree import (
 from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 from orchestrator.engine.costs import TimeBudget
-from orchestrator.engine.messages import PrefillCost, Reuse, Tier
+from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.prefill_cost import PrefillCost
 
 CUT = 256
 SOONER = 1.5  # times: what is less clear than that may be noise, and computing delays others

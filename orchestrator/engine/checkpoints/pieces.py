@@ -25,7 +25,8 @@ from orchestrator.engine.checkpoints.file import SegmentHeader
 from orchestrator.engine.checkpoints.manager import CheckpointManager, Saving, Segment, SegmentManager, ground
 from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
 from orchestrator.engine.costs import TimeBudget, endless
-from orchestrator.engine.messages import PrefillCost, Reuse, Tier
+from orchestrator.engine.messages import Reuse, Tier
+from orchestrator.engine.prefill_cost import PrefillCost
 
 
 def checkpoint_manager(

@@ -35,7 +35,7 @@ from orchestrator.engine.checkpoints.file import (
     read_header,
     reason,
 )
-from orchestrator.engine.messages import UNSEEN, PrefillCost
+from orchestrator.engine.prefill_cost import UNSEEN, PrefillCost
 
 WAITING_BYTES = 256 << 20  # of states that wait for the disk, beyond which nothing is saved ahead of it
 SPARE = 64  # of a full budget one part in so many is made free at once: finding what goes looks at all that is there

@@ -34,13 +34,13 @@ from orchestrator.engine.messages import (
     Inspect,
     MeasureKv,
     Outcome,
-    PrefillCost,
     PrefixMatch,
     PutFloor,
     Reason,
     StopMeasuring,
     Urgency,
 )
+from orchestrator.engine.prefill_cost import PrefillCost
 from orchestrator.engine.scheduler.admission import Admission, Refusal, out_of_range
 from orchestrator.engine.scheduler.inspection import inspected
 from orchestrator.engine.scheduler.kv_measuring import KvMeasuring

@@ -12,7 +12,8 @@ from orchestrator.engine.cache.pool import Pool
 from orchestrator.engine.cache.tree import Node
 from orchestrator.engine.checkpoints.manager import CheckpointManager
 from orchestrator.engine.costs import TimeBudget
-from orchestrator.engine.messages import ALONE, UNSAVED, PrefillCost
+from orchestrator.engine.messages import ALONE, UNSAVED
+from orchestrator.engine.prefill_cost import PrefillCost
 from orchestrator.engine.scheduler.planner import WRITE_SECONDS, Timing
 from orchestrator.engine.scheduler.ticket import Counters
 

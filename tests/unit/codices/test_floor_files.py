@@ -32,8 +32,8 @@ from orchestrator.codices.serving_identities import ServingIdentity
 from orchestrator.codices.state_store import BroughtLevels, CodexStateStore, FrozenLevels
 from orchestrator.engine.checkpoints.file import folder_of
 from orchestrator.engine.checkpoints.store import CheckpointStore
-from orchestrator.engine.messages import UNSEEN
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.prefill_cost import UNSEEN
 from orchestrator.errors import Conflict, InvalidRequest, LoreError, OverBudget
 from orchestrator.wire.replies import ImportedFloor
 

@@ -21,8 +21,9 @@ from orchestrator.engine.cache.conservation import check
 from orchestrator.engine.cache.pool import Pool, move
 from orchestrator.engine.cache.pools import Pools, sequences_of
 from orchestrator.engine.llama.backend import LlamaBackend
-from orchestrator.engine.messages import UNSEEN, Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
+from orchestrator.engine.messages import Grant, InferenceJob, Outcome, PutFloor, Urgency, ids_to_bytes
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.prefill_cost import UNSEEN
 
 FLOOR = array("I", range(100))
 

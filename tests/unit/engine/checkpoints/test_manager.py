@@ -15,7 +15,8 @@ from orchestrator.engine.checkpoints import manager as segments_module
 from orchestrator.engine.checkpoints import store as store_module
 from orchestrator.engine.checkpoints.manager import CUT, LEAST_GAIN_MS, SOONER, segments, sooner_computed
 from orchestrator.engine.checkpoints.store import checkpoint_name
-from orchestrator.engine.messages import Admitted, PrefillCost, PrefixMatch, PutFloor, Reuse, Tier, ids_to_bytes
+from orchestrator.engine.messages import Admitted, PrefixMatch, PutFloor, Reuse, Tier, ids_to_bytes
+from orchestrator.engine.prefill_cost import PrefillCost
 
 CODE = [n % 50 for n in range(10 * CUT)]
 

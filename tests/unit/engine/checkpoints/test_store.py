@@ -17,7 +17,7 @@ from orchestrator.engine.checkpoints.coding import PLAIN, Coding, DamagedCheckpo
 from orchestrator.engine.checkpoints.file import SegmentHeader, delete, read_state, usable, write
 from orchestrator.engine.checkpoints.manager import segments
 from orchestrator.engine.checkpoints.store import CheckpointStore, checkpoint_name
-from orchestrator.engine.messages import UNSEEN
+from orchestrator.engine.prefill_cost import UNSEEN
 
 
 def size(folder: Path) -> int:

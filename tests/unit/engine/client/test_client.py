@@ -28,9 +28,9 @@ from orchestrator.engine.messages import (
     Sampling,
     Urgency,
     ids_to_bytes,
-    prompt_s,
 )
 from orchestrator.engine.model import EngineSpec
+from orchestrator.engine.prefill_cost import prompt_s
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("forked_engines")]
 FLOOR = ids_to_bytes([n % 50 for n in range(600)])
