@@ -233,6 +233,8 @@ TimeoutStartSec=15min
 TimeoutStopSec=30
 WatchdogSec=60
 KillMode=mixed
+# Where the kernel ends the engine for want of memory, the daemon stays and starts another one.
+OOMPolicy=continue
 RuntimeDirectory=lorekeep
 RuntimeDirectoryMode={"0700" if unit.user else "0755"}
 # The socket's file is in it, and belongs to lorekeep.socket.

@@ -11,6 +11,7 @@ only which files are loaded and how much of them; it never reads or runs anythin
 """
 
 import difflib
+import errno
 import os
 import re
 import stat
@@ -51,7 +52,8 @@ def read_lore_file(root: Path) -> LoreFile:
     except (FileNotFoundError, NotADirectoryError):
         return LoreFile()
     except OSError as error:
-        raise SourceError(f"{path} cannot be read ({error.strerror}); make it a plain file or remove it") from error
+        what_to_do = "; make it a plain file or remove it" if error.errno in (errno.ELOOP, errno.ENXIO) else ""
+        raise SourceError(f"{path} cannot be read ({error.strerror}){what_to_do}") from error
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise SourceError(f"{path} is not a plain file; make it one or remove it")

@@ -82,6 +82,7 @@ def create_app(
             LoreError: http.on_lore_error,
             HTTPException: http.on_http_error,
             ClientGoneError: on_client_gone,
+            OSError: http.on_os_error,
             Exception: http.on_our_fault,
         },
     )

@@ -5,6 +5,7 @@ its body and its reply in the function's annotations. The reference and its test
 """
 
 import asyncio
+import errno
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -288,6 +289,16 @@ def hint_of(request: Request) -> str:
     if any(one.matches({**request.scope, "path": meant})[0] is Match.FULL for one in request.app.routes):
         return f"there is {meant}: a client's address ends in /v1, once"
     return "`lore --help` has every command; GET /v1/status, /v1/codices and /v1/models are routes to begin with"
+
+
+async def on_os_error(request: Request, error: Exception) -> Response:
+    """Where no descriptor is left, nothing can be opened. Whatever else it is, is ours."""
+    assert isinstance(error, OSError)
+    if error.errno not in (errno.EMFILE, errno.ENFILE):
+        raise error
+    request.app.state.turns.refused("failed")
+    hint = "raise the limit of open files (ulimit -n; LimitNOFILE= of a service), or ask again when fewer ask"
+    return Reply(error_reply("failed", f"nothing can be opened: {error.strerror}", hint), 500)
 
 
 async def on_our_fault(request: Request, __: Exception) -> Response:

@@ -32,6 +32,7 @@ KEEP_ALIVE_S = 75
 HEAD_S = 10.0  # from a connection's begin, or a request's first byte, until its head is complete
 HEAD_BYTES = 64 * 1024
 ENOUGH_DESCRIPTORS = 65_536
+FEW_DESCRIPTORS = 256  # a daemon with one codex has 50 open, and each further one five more
 MOST_UNIX, MOST_TCP = 1024, 256  # connections of one listener, where descriptors suffice
 RETRY_S = 0.5  # until accepting is tried again where no descriptor is left
 SAID_EVERY_S = 60.0
@@ -188,6 +189,8 @@ class OwnServer(uvicorn.Server):
         self.stop = stop
         self.malformed = Complaint()
         self._descriptors = raised_descriptors()
+        if self._descriptors < FEW_DESCRIPTORS:
+            log.warning("only %d files may be open at a time: raise the hard limit (ulimit -Hn)", self._descriptors)
 
     @property
     def asking(self) -> int:

@@ -12,6 +12,7 @@ from support.house import (
     codebase,
     engine_child,
     first_words,
+    hits,
     lent,
     question,
     reply,
@@ -55,6 +56,22 @@ def test_a_question_that_had_sent_nothing_is_asked_again_by_the_daemon_itself(ho
     assert asking.returncode == 0, words
     assert text.strip().startswith("7135508")
     assert house.lore("codex", "drop", "large").returncode == 0
+
+
+def test_while_the_child_is_stopped_all_that_needs_no_model_is_answered_and_the_question_when_it_goes_on(house):
+    child, restarts = engine_child(house), reply(house, "/v1/status")["engine"]["restarts"]
+    os.kill(child, signal.SIGSTOP)
+    try:
+        asking = begun(house, "ask", question("zebra"), "-c", "vaults", "--max-tokens", "10")
+        assert hits(house, "walrus", "vaults")[0]["path"] == "walrus.py"
+        assert house.lore("status").returncode == 0
+        assert house.lore("session", "list").returncode == 0
+    finally:
+        os.kill(child, signal.SIGCONT)
+    text, words = asking.communicate(timeout=120)
+    assert asking.returncode == 0, words
+    assert text.strip().startswith(CODES["zebra"])
+    assert (engine_child(house), reply(house, "/v1/status")["engine"]["restarts"]) == (child, restarts)
 
 
 def test_plan_and_status_answer_while_the_child_is_away(house):

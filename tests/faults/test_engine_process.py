@@ -108,7 +108,7 @@ async def test_questions_that_waited_are_answered_by_the_next_child(quoter_model
 
 
 async def test_a_child_that_hangs_is_ended_by_the_heartbeat_and_its_question_is_answered(
-    quoter_model: Path, monkeypatch: pytest.MonkeyPatch
+    quoter_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(client_module, "HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(client_module, "PATIENCE_SECONDS", 5.0)  # a child that is only slow is not ended
@@ -122,6 +122,7 @@ async def test_a_child_that_hangs_is_ended_by_the_heartbeat_and_its_question_is_
         assert client.pid != first
         assert messages[-1].outcome is Outcome.DONE
         assert not psutil.pid_exists(first)
+    assert "answered nothing for 5 s and is ended" in caplog.text
 
 
 async def test_a_hostile_schema_is_refused_and_the_child_lives(unharmed: EngineClient) -> None:

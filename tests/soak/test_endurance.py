@@ -49,7 +49,7 @@ def test_a_wrong_answer_and_one_unlike_the_same_alone_miss_bounds() -> None:
     made = life(None)
     prompt = {"blocks": [], "prompt": {"tokens": 9, "cached": 0}}
     made.checked(made.talks[0], "Which?", "3333333", Said("7777777.", prompt))
-    made.compare(made.talks[0], "heron1", Said("3333333.", prompt), Said("7777777.", prompt))
+    made.compare(made.talks[0], "heron1", Said("3333333.", prompt), Said("7777777.", prompt), "alone")
     found = missed(told(made, Amount(1, MANY, Path()), lost=1, failures=1))
     assert {"answers that are wrong", "of these unlike", "answered questions that a session lost"} <= set(found)
     assert "failed or broken pools of the last engine" in found

@@ -8,6 +8,7 @@ from support.house import codebase, hits, living, reply, until
 from support.object_storage import BUCKET, KEYS, object_storage
 
 INDEX = f"s3://{BUCKET}/index"
+LOST_S = 30.0  # as a storage that is started anew
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,7 @@ def test_who_may_not_write_is_told_so_and_its_own_files_are_shown_as_they_are_he
 
 def test_while_the_storage_is_lost_questions_are_answered_with_a_notice_and_nothing_is_lost(writer, storage):
     storage.is_lost()
+    lost = time.monotonic()
     try:
         # What it answered a moment ago is believed, and a small index is in memory by now.
         until(lambda: INDEX in writer.lore("search", "walrus", "-c", "vaults").stderr)
@@ -78,6 +80,8 @@ def test_while_the_storage_is_lost_questions_are_answered_with_a_notice_and_noth
         loaded = writer.lore("load", writer.folder / "vaults")
         assert loaded.returncode == 1 and f"{INDEX} cannot be reached" in loaded.stderr
         assert "cannot be reached" in writer.lore("status").stdout
+        while time.monotonic() < lost + LOST_S:
+            assert writer.lore("ask", "Where is zebra opened?", "-c", "vaults", "--strategy", "RAG").returncode == 0
     finally:
         storage.is_back()
     until(lambda: writer.lore("load", writer.folder / "vaults", "--wait").returncode == 0)

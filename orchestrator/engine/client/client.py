@@ -6,6 +6,7 @@ fail, and all others are handed in to the next child as they were.
 """
 
 import asyncio
+import logging
 from array import array
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
@@ -66,6 +67,8 @@ ANSWERS = (
     EmbeddedTexts,
     EmbedFailed,
 )
+log = logging.getLogger("lorekeep.engine")
+
 HEARTBEAT_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
 
@@ -399,6 +402,7 @@ class EngineClient:
                     async with asyncio.timeout(PATIENCE_SECONDS):
                         await self.encode(())
                 except TimeoutError:
+                    log.warning("the engine's process answered nothing for %.0f s and is ended", PATIENCE_SECONDS)
                     self._supervisor.kill()
                 except EngineUnavailable:
                     continue

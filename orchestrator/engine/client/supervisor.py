@@ -437,6 +437,8 @@ def ended(code: int) -> str:
     """How a child ended, in words."""
     if code == -signal.SIGILL:
         return "killed by SIGILL: llama.cpp has instructions that this CPU refuses; compile it again (docs/install.md)"
+    if code == -signal.SIGKILL:
+        return "killed by signal 9, by somebody or by the kernel for want of memory"
     if code < 0:
         return f"killed by signal {-code}"
     if code == OVERRUN_STATUS:

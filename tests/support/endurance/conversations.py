@@ -1,7 +1,8 @@
 """Eight conversations on each of three codices: little memory, small files, kills, restarts, damaged checkpoints.
 
 Each codex and each conversation has a secret that stands nowhere else. What is asked is one's own secret, or another's,
-which nobody may be told. Some questions are asked twice: out of the cache, and computed whole in a context of its own.
+which nobody may be told. Some questions are asked twice: out of the cache, and computed whole in a context of its own. At
+the end each conversation is asked once more, and again by a new process without checkpoints.
 """
 
 import os
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 from private_daemon import PrivateDaemon
 from report import Row, at_most
@@ -145,7 +147,7 @@ class Life:
 
     def ask(self, talk: Talk, chance: random.Random) -> None:
         self.done.one("turns")
-        at = {"session": talk.session, "codex": f"vaults{talk.codex}", "timeout_s": 60}
+        at = at_of(talk)
         if not talk.told:
             told = f"{asks(talk.vault)} {talk.secret}."
             said = self.checked(talk, told, None, asked(self.daemon, told, **at))
@@ -156,8 +158,24 @@ class Life:
         if chance.randrange(self.alone_every) == 0:
             alone = asked(self.daemon, asks(vault), **at, record=False, cache=False)
         said = self.checked(talk, asks(vault), code, asked(self.daemon, asks(vault), **at))
-        if alone and not alone.error and not said.error:
-            self.compare(talk, vault, alone, said)
+        if alone:
+            assert alone.error or alone.lore["prompt"]["cached"] == 0
+            self.compare(talk, vault, alone, said, "alone")
+
+    def ask_a_fresh_engine(self) -> None:
+        told = [talk for talk in self.talks if talk.told]
+        before = [self.aside(talk) for talk in told]
+        self.daemon.stop()
+        for path in (self.daemon.folder / "cache").rglob("*.kv"):
+            path.unlink()
+        self.daemon.start()
+        for talk, said in zip(told, before, strict=True):
+            self.compare(talk, talk.vault, self.aside(talk), said, "by a fresh engine")
+
+    def aside(self, talk: Talk) -> Said:
+        """Its own secret once more, which its session does not keep."""
+        said = asked(self.daemon, asks(talk.vault), **at_of(talk), record=False)
+        return self.checked(talk, asks(talk.vault), talk.secret, said, recorded=False)
 
     def own(self, talk: Talk) -> list[tuple[str, str]]:
         vault = f"zebra{talk.codex}"
@@ -169,12 +187,13 @@ class Life:
 
     # -- what must be so
 
-    def checked(self, talk: Talk, text: str, code: str | None, said: Said) -> Said:
+    def checked(self, talk: Talk, text: str, code: str | None, said: Said, *, recorded: bool = True) -> Said:
         if said.error:
             put_off = self.broken and said.error in {"gone", *AWAY}
             self.note("put off" if put_off else "refused", f"{talk.session}: {said.error}", wrong=not put_off)
             return said
-        self.done.one("answered")
+        if recorded:
+            self.done.one("answered")
         if any(block["from"] == "disk" for block in said.lore["blocks"]):
             self.done.one("restored from checkpoints")
         mine = {secret for _, secret in self.own(talk)}
@@ -183,18 +202,19 @@ class Life:
             self.note("foreign secrets", f"{talk.session} was told {said.text!r} for {text!r}")
         if code is not None and not opens(said, code):
             self.note("wrong answers", f"{talk.session}: {said.text!r} for {text!r}, which {code} answers")
-        if not said.lore.get("not_kept"):
+        if recorded and not said.lore.get("not_kept"):
             talk.kept.append(text)
         return said
 
-    def compare(self, talk: Talk, vault: str, alone: Said, said: Said) -> None:
-        if alone.lore["prompt"]["tokens"] != said.lore["prompt"]["tokens"]:
+    def compare(self, talk: Talk, vault: str, other: Said, said: Said, how: str) -> None:
+        if other.error or said.error:
+            return
+        if other.lore["prompt"]["tokens"] != said.lore["prompt"]["tokens"]:
             self.done.one("other prompts")  # the machine's level changed between the two, or files did
             return
-        self.done.one("compared")
-        assert alone.lore["prompt"]["cached"] == 0
-        if alone.text != said.text:
-            self.note("unlike alone", f"{talk.session}: {said.text!r}, alone {alone.text!r}, for {vault}")
+        self.done.one(f"compared {how}")
+        if other.text != said.text:
+            self.note("unlike", f"{talk.session}: {said.text!r}, {how} {other.text!r}, for {vault}")
 
     def note(self, what: str, words: str, *, wrong: bool = True) -> None:
         self.done.one(what)
@@ -210,6 +230,11 @@ class Life:
         return missing
 
 
+def at_of(talk: Talk) -> dict[str, Any]:
+    """Where its questions are asked."""
+    return {"session": talk.session, "codex": f"vaults{talk.codex}", "timeout_s": 60}
+
+
 def conversations(amount: Amount) -> Iterator[Row]:
     with living(amount.models, CONFIG, real=True) as daemon:
         life = Life(daemon, amount.chance())
@@ -222,6 +247,7 @@ def conversations(amount: Amount) -> Iterator[Row]:
         until(lambda: reply(daemon, "/v1/status")["queue"] == {"running": 0, "waiting": 0})
         life.count_refused()
         engine = counters(daemon)
+        life.ask_a_fresh_engine()
         yield from told(life, amount, life.lost(), engine["broken_pools"] + engine["pool_failures"])
         yield from footprint(peaks)
 
@@ -243,8 +269,11 @@ def told(life: Life, amount: Amount, lost: int, failures: float) -> Iterator[Row
         yield at_least(what, event, done[event], 1)
     yield at_most(what, "answers with a foreign secret", done["foreign secrets"], 0, "")
     yield at_most(what, "answers that are wrong", done["wrong answers"], 0, "")
-    yield at_least(what, "answers compared with the same prompt computed alone, without a cache", done["compared"], 1)
-    yield at_most(what, "of these unlike", done["unlike alone"], 0, "")
+    yield at_least(
+        what, "answers compared with the same prompt computed alone, without a cache", done["compared alone"], 1
+    )
+    yield at_least(what, "answers compared with those of a fresh engine", done["compared by a fresh engine"], 1)
+    yield at_most(what, "of these unlike", done["unlike"], 0, "")
     yield at_most(what, "refused without a kill or restart", done["refused"], 0, "")
     yield at_most(what, "answered questions that a session lost", lost, 0, "")
     yield at_most(what, "failed or broken pools of the last engine", failures, 0, "")

@@ -155,8 +155,10 @@ class Killing:
         process.wait(PATIENCE_S)
 
     def giving_way(self) -> None:
-        reply(self.daemon, "/v1/pause", {"why": "endurance"})
-        reply(self.daemon, "/v1/resume", {})
+        """Again and again, until the daemon goes."""
+        while True:
+            reply(self.daemon, "/v1/pause", {"why": "endurance"})
+            reply(self.daemon, "/v1/resume", {})
 
     # -- what must be so
 

@@ -97,6 +97,10 @@ def test_the_system_s_installation_asks_for_a_user_and_a_group(tmp_path):
     assert not any(file.exists() for file in place.files)
 
 
+def test_an_engine_that_the_kernel_ends_for_want_of_memory_does_not_take_the_daemon_with_it():
+    assert "\nOOMPolicy=continue\n" in service_text(Unit(Path("/lore")))
+
+
 def test_the_gpu_stays_visible():
     text = service_text(UNITS[0])
     assert "DeviceAllow=char-nvidia-uvm rw" in text

@@ -1,4 +1,7 @@
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codex.catalog.catalog import ENTRIES, SCHEMA, Catalog, pack
+from codex.catalog.databases import open_database
 from codex.catalog.generations import FileEntry, Generation, KnownFile
 from codex.documents import Document, digest_of
 from codex.errors import CatalogError, NewerCatalog, UnknownCodex, UnknownGeneration
@@ -165,6 +169,36 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(CatalogError):
         Catalog(path, (*SCHEMA, "CREATE TABLE later (x); CREATE TABLE codex (name)"))
     Catalog(path).close()
+
+
+OLD = ("CREATE TABLE said (text)",)
+NEW = (*OLD, "ALTER TABLE said ADD COLUMN length; UPDATE said SET length = length(text)")
+MIGRATING = f"""
+import sys
+from pathlib import Path
+from codex.catalog.databases import open_database
+open_database(Path(sys.argv[1]), {NEW!r})
+"""
+
+
+@pytest.mark.parametrize("sign", ["a.sqlite3.before-2.part", "a.sqlite3.before-2"])
+def test_whoever_is_killed_while_a_database_is_migrated_finds_all_of_it(tmp_path: Path, sign: str) -> None:
+    path, rows = tmp_path / "a.sqlite3", 200_000
+    old = open_database(path, OLD)
+    old.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ?) "
+        "INSERT INTO said SELECT 'word ' || i FROM n",
+        (rows,),
+    )
+    old.close()
+    child = subprocess.Popen([sys.executable, "-P", "-c", MIGRATING, path])
+    while child.poll() is None and not (tmp_path / sign).exists():
+        pass
+    child.kill()
+    assert child.wait() == -signal.SIGKILL, "it was done before the kill"
+    new = open_database(path, NEW)
+    assert new.execute("SELECT count(*), count(length) FROM said").fetchone() == (rows, rows)
+    new.close()
 
 
 def test_a_damaged_catalog_is_refused_with_what_to_do(tmp_path: Path) -> None:

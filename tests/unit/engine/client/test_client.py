@@ -151,7 +151,8 @@ async def test_a_ticket_that_had_begun_to_answer_fails_with_a_retryable_error():
                         os.kill(client.pid, signal.SIGKILL)
             if seen[-1].outcome is Outcome.FAILED:
                 break
-        assert (seen[-1].reason, seen[-1].detail) == (Reason.ENGINE, "the engine ended (killed by signal 9)")
+        assert seen[-1].reason is Reason.ENGINE
+        assert seen[-1].detail.startswith("the engine ended (killed by signal 9, ")
         assert fault_of(seen[-1]).hint == "ask again"
 
 

@@ -213,7 +213,8 @@ def test_a_card_that_was_chosen_is_the_only_one_seen(monkeypatch: pytest.MonkeyP
 
 def test_how_a_child_ended_is_told_in_words_and_its_watchdog_by_name() -> None:
     assert ended(0) == "exit status 0"
-    assert ended(-9) == "killed by signal 9"
+    assert ended(-9) == "killed by signal 9, by somebody or by the kernel for want of memory"
+    assert ended(-11) == "killed by signal 11"
     assert "instructions that this CPU refuses; compile it again" in ended(-4)
     assert ended(OVERRUN_STATUS).startswith("exit status 86: something did not come back from llama.cpp")
 
