@@ -91,8 +91,8 @@ def hybrid(path: Path, template: str = "") -> Path:
     return write(path, "lfm2", describe, layer, norm="token_embd_norm")
 
 
-def sliding(path: Path, window: int = WINDOW) -> Path:
-    """Architecture `gemma2`: every second layer forgets what is more than `window` tokens back."""
+def sliding(path: Path) -> Path:
+    """Architecture `gemma2`: every second layer forgets what is more than a window back."""
     heads, kv_heads, head, feed = 4, 2, 32, 128
 
     def describe(writer: gguf.GGUFWriter) -> None:
@@ -103,7 +103,7 @@ def sliding(path: Path, window: int = WINDOW) -> Path:
         writer.add_value_length(head)
         writer.add_attn_logit_softcapping(50.0)
         writer.add_final_logit_softcapping(30.0)
-        writer.add_sliding_window(window)
+        writer.add_sliding_window(WINDOW)
 
     def layer(draw: Draw, _: int) -> Tensors:
         norms = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from shaped_models import GEMMA, shaped
 from support import odd_models
 from support.backends import Subject, feed, subject
 
@@ -147,9 +148,9 @@ def test_after_any_work_each_sequence_holds_all_of_its_own(sliding: Subject, see
 
 
 @pytest.mark.parametrize("window", [128, 512, 1024])
-def test_it_does_so_with_the_windows_that_models_have(tmp_path: Path, gemma_model: Path, window: int) -> None:
-    """512 in the shape of Gemma 3: one layer of six sees everything, 262,144 words."""
-    path = gemma_model if window == 512 else odd_models.sliding(tmp_path / "model.gguf", window)
+def test_it_does_so_with_the_windows_that_models_have(models: Path, window: int) -> None:
+    """In the shape of Gemma 3: one layer of six sees everything, four heads of 256 a KV head, 262,144 words."""
+    path = shaped(replace(GEMMA, width=64, window=window), models)
     backend = LlamaBackend(EngineSpec(str(path), threads=1, batch=256, gpu_layers=0, flash_attention=True))
     check(Life(subject(backend, 0.05, 700), random.Random(window), 3 * window, 5 * window // 4), steps=8)
     backend.close()
