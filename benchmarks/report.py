@@ -28,9 +28,11 @@ def at_most(case: str, figure: str, ours: float, limit: float, unit: str) -> Row
     return Row(case, figure, ours, unit=unit, goal=f"≤ {limit:g} {unit}".strip(), met=ours <= limit)
 
 
-def share(case: str, figure: str, ours: float, theirs: float, unit: str, limit: float) -> Row:
-    """Ours must be at most `limit` times theirs."""
+def share(case: str, figure: str, ours: float, theirs: float, unit: str, limit: float | None) -> Row:
+    """Ours must be at most `limit` times theirs; None: there is no goal."""
     ratio = ours / theirs
+    if limit is None:
+        return Row(case, figure, ours, theirs, unit, ratio)
     return Row(case, figure, ours, theirs, unit, ratio, f"≤ {limit:g} ×", ratio <= limit)
 
 

@@ -97,7 +97,7 @@ def bench_of(options: argparse.Namespace) -> Bench:
     with stopping(Ours(model, ROOM)):
         pass
     depths = (2_048,) if options.quick else (REAL_DEPTH,) if real else (8_158, 32_446)
-    return Bench(model, os.cpu_count() or 1, options.runs, depths)
+    return Bench(model, os.cpu_count() or 1, options.runs, depths, real)
 
 
 def arguments() -> argparse.Namespace:

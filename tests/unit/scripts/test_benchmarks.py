@@ -15,6 +15,11 @@ def test_a_share_is_met_at_its_limit_and_missed_above_it():
     assert not report.share("c", "f", 5.1, 10.0, "s", 0.5).met
 
 
+def test_a_share_without_a_limit_is_neither_met_nor_missed():
+    row = report.share("c", "f", 5.0, 10.0, "s", None)
+    assert (row.ratio, row.goal, row.met) == (0.5, "", None)
+
+
 def test_sooner_counts_how_often_our_time_fits_into_theirs():
     row = report.sooner("c", "f", 0.5, 12.0, 20)
     assert (row.ratio, row.met) == (24.0, True)
