@@ -103,12 +103,19 @@ class Killing:
         return self.load, self.ask, self.edit, self.rebase, self.start, self.giving_way
 
     def load(self) -> None:
+        """One codex after another, until the daemon goes."""
+        while self.load_one():
+            pass
+
+    def load_one(self) -> bool:
         self.extra += 1
         name = f"extra{self.extra % 4}"
         folder = codebase(self.daemon.folder / name, {f"heron{self.extra % 4}": str(self.extra + 7_000_000)}, 60)
         (folder / "note.txt").write_text(f"load {self.extra}\n")
-        if self.daemon.lore("load", folder, "--no-watch").returncode == 0:
+        is_loaded = self.daemon.lore("load", folder, "--no-watch").returncode == 0
+        if is_loaded:
             self.loaded.add(name)
+        return is_loaded
 
     def ask(self) -> None:
         with ThreadPoolExecutor(AT_ONCE) as pool:
