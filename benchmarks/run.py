@@ -137,7 +137,7 @@ def chosen(
     schemas: Sequence[Path] = (),
 ) -> dict[str, Case]:
     every = (
-        {**cases_real.cases(), **cases_slot_files.cases()}
+        {**cases_real.cases(), **cases_slot_files.cases(), **cases_relevance.prompts()}
         if real
         else {
             **cases_daemon.cases(),

@@ -45,7 +45,7 @@ from orchestrator.codices.state import CodexState
 from orchestrator.engine.calling import ToolRules
 from orchestrator.engine.messages import InferenceJob
 from orchestrator.errors import LoreError, NotFound, OverBudget
-from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, unremembered
+from orchestrator.karma.recall import PinnedKarma, Recall, Recalled, RecallQuestion, frame_in, unremembered
 from orchestrator.machine.machine import Machine
 from orchestrator.model.chat_model import ChatModel
 from orchestrator.prompt.budget import Governed, condensed, governed, within_reach
@@ -70,9 +70,8 @@ from orchestrator.prompt.strategy import (
     decide,
 )
 from orchestrator.relevance.gate import BUILTIN, GateRules, Relevance, chosen_variant, relevance
-from orchestrator.relevance.intent import frame_of
 from orchestrator.relevance.notes import NoteFacts, notes_of
-from orchestrator.relevance.signals import SILENCE, Turn, signals_of
+from orchestrator.relevance.signals import ACKNOWLEDGE, SILENCE, Turn, signals_of
 from orchestrator.service import Ask, Principal
 from orchestrator.wire.requests import ToolFunction
 
@@ -256,15 +255,16 @@ class Preparer:
         self, asked: AskedQuestion, turn: TurnContext, composed: Composed, limits: PromptLimits
     ) -> TurnFindings:
         """By the question and its prompt so far. A turn that goes on behind tool calls finds nothing new."""
-        decision, prefetch = self._decide(asked, composed), self._prefetch(asked, composed, limits)
-        relevant = self._relevance(asked, composed, prefetch)
+        prefetch = self._prefetch(asked, composed, limits)
+        relevant = await self._relevance(asked, prefetch)
+        decision = self._decide(asked, composed, asks=relevant.mode != ACKNOWLEDGE)
         room = share(max(0, limits.tokens - composed.assembled.tokens), KARMA_SHARE)
         question = self._recall_question(asked, decision, prefetch, relevant, room)
         recalled = await self._recalled(asked, question)
         gathered = Gathered() if asked.goes_on else await self._evidence(decision, turn, asked.chat_model)
         return TurnFindings(decision, prefetch, relevant, recalled, gathered)
 
-    def _decide(self, asked: AskedQuestion, composed: Composed) -> Decision:
+    def _decide(self, asked: AskedQuestion, composed: Composed, *, asks: bool) -> Decision:
         question, codex_state, window = read_part(asked.messages.question), asked.codex_state, asked.grant.window
         task, because = classify(question, asked.ask.frame or "", self.strategy.phrases)
         paths = codex_state.generation.paths if codex_state is not None else ()
@@ -277,6 +277,7 @@ class Preparer:
                 because=because,
                 tools=frozenset(tool.name for tool in asked.chat_model.tools),
                 documents=named_documents(question, paths),
+                asks=asks,
             ),
             self.strategy,
             forced=asked.ask.strategy,
@@ -289,12 +290,14 @@ class Preparer:
         use = ContextUse(composed.assembled.tokens - floor, asked.grant.window, limits.tokens - floor)
         return prefetch_for(asked.messages.question, use, more=self.strategy.phrases)
 
-    def _relevance(self, asked: AskedQuestion, composed: Composed, prefetch: Prefetch) -> Relevance:
+    async def _relevance(self, asked: AskedQuestion, prefetch: Prefetch) -> Relevance:
         """Which parts of the context are worth fetching for it. One log event a turn."""
-        question, pinned = asked.messages.question, asked.conversation.karma
+        question = asked.messages.question
+        # Its own: in the Query block are the template's words too, and results of calls.
+        (tokens,) = await asked.chat_model.tokens.count([question])
         turn = Turn(
             question=read_part(question),
-            tokens=composed.assembled.blocks[-1].tokens,
+            tokens=tokens,
             turns=sum(turn.role is Role.USER for turn in asked.conversation.state.turns),
             silence=asked.silence,
             mode=asked.ask.mode or "",
@@ -302,7 +305,7 @@ class Preparer:
             pressure=prefetch.pressure,
             vram_level=self.machine.levels.memory or "",
         )
-        frame = frame_of(question, asked.ask.frame or (pinned.frame if pinned is not None else None))
+        frame = frame_in(question, asked.ask.frame, asked.conversation.karma)
         rules = self.gate_rules.of(asked.variant) if self.gate_rules is not None else None
         return relevance(signals_of(turn), rules, self.nodes, frame.total)
 

@@ -58,7 +58,8 @@ OTHER_SUBJECT = "the question is about something else"
 REFERS_BACK = frozenset(
     ("it", "its", "that", "this", "these", "those", "they", "them", "their", "he", "him", "his", "she", "her", "same")
 )
-WEAK = frozenset({"question", "conversation"})  # frames of questions whose words name none: they end no other
+TALK = "conversation"  # a greeting's frame, which has no room for procedures and episodes: any question ends it
+WEAK = frozenset({"question", TALK})  # frames of questions whose words name none: they end no other
 IN_ENVIRONMENT = {
     "user_traits": "The user",
     "communication_style": "How the user wants answers",
@@ -216,7 +217,7 @@ class Recall:
             await asyncio.to_thread(self.store.count_shown, uid, marked, None, counts)
 
     def _asked(self, question: RecallQuestion, pinned: PinnedKarma | None) -> _Asked:
-        frame, intent = _frame(question, pinned), intent_of(question.text)
+        frame, intent = frame_in(question.text, question.frame, pinned), intent_of(question.text)
         return _Asked(question, pinned, frame, intent, _plan(question, frame, intent, self.store.kinds))
 
     def _block(self, asked: _Asked) -> tuple[PinnedKarma, TurnCounts, Mapping[str, int]]:
@@ -371,7 +372,7 @@ def refresh_due(
         return f"constraint {new[0]} holds now"
     if missed := [one.node for one in always if one.node in pinned.left_out]:
         return f"{missed[0]} was left out"
-    if frame != pinned.frame:
+    if frame != pinned.frame and (pinned.frame != TALK or frame not in WEAK):
         return f"frame changed to {frame}"
     held = {stem(word) for one in pinned.entries for word in words(one.text)}
     missing = [name for name in intent.entities if not held & {stem(word) for word in words(name)}]
@@ -390,12 +391,12 @@ def subject_of(question: str) -> list[str]:
     return [] if REFERS_BACK.intersection(words(read)) else telling(read, query_words(read))
 
 
-def _frame(question: RecallQuestion, pinned: PinnedKarma | None) -> Frame:
+def frame_in(question: str, named: str | None, pinned: PinnedKarma | None) -> Frame:
     """The frame of the question; that of the conversation where the words name none."""
-    frame = frame_of(question.text, question.frame)
-    if question.frame or pinned is None or not pinned.frame or frame.name not in WEAK:
+    frame = frame_of(question, named)
+    if named or pinned is None or pinned.frame in ("", TALK) or frame.name not in WEAK:
         return frame
-    return frame_of(question.text, pinned.frame)
+    return frame_of(question, pinned.frame)
 
 
 def _notice(fault: str, without_room: Mapping[str, int]) -> str:

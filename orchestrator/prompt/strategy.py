@@ -13,7 +13,8 @@
 
 Content is the whole codex's tokens, whatever the coverage of the floor is. A question never changes the floor: where a
 forced strategy needs another one, the decision says which and what it costs. Without a codex there is nothing to decide
-(`NONE`). The task is found by phrases of the question (`phrases`).
+(`NONE`). The task is found by phrases of the question (`phrases`). For thanks and greetings nothing is retrieved, but where
+a strategy is forced.
 """
 
 from collections.abc import Set
@@ -83,7 +84,7 @@ class FloorCoverage:
 @dataclass(frozen=True)
 class QuestionFigures:
     """The numbers of one question. `used`: tokens of the window that floor, conversation, question and answer take;
-    `because`: the phrase that decided the task."""
+    `because`: the phrase that decided the task; `asks`: false where it asks nothing, as thanks and greetings do."""
 
     task: Task
     window: int
@@ -91,6 +92,7 @@ class QuestionFigures:
     because: str = ""
     tools: Set[str] = frozenset()
     documents: tuple[str, ...] = ()
+    asks: bool = True
 
     @property
     def left(self) -> int:
@@ -151,7 +153,10 @@ def decide(
     if floor is None:
         return _bare(asked, forced)
     if forced is None:
-        return _decision(_row_of(floor, asked.task, settings), floor, asked, settings)
+        row = _row_of(floor, asked.task, settings)
+        if not asked.asks and row.retrieval is not Retrieval.NONE:
+            row = replace(row, retrieval=Retrieval.NONE, because=f"{row.because}, but nothing is asked")
+        return _decision(row, floor, asked, settings)
     return _as_forced(strategy_named(forced), floor, asked, settings, sizes, room)
 
 
@@ -335,6 +340,8 @@ def _cost(other: CoverageDecision, room: FloorRoom) -> str:
 
 def _steps(retrieval: Retrieval, budget: int, content: int, asked: QuestionFigures) -> tuple[str, ...]:
     """The steps in the order in which they are taken."""
+    if not asked.asks and retrieval is Retrieval.NONE:
+        return ("retrieve nothing: nothing is asked",)
     whole = f"answer from the codex in the prefix ({content:,} tokens)"
     prefetch = f"fetch passages of at most {min(budget, PREFETCH):,} tokens from the archive"
     steps = {

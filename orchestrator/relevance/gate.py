@@ -27,11 +27,11 @@ NODES: Final = (
     ContextNode("communication_style", "Environment", 150, "memories"),
     ContextNode("client_system", "Environment", 0, "client", gated=False),
     ContextNode("client_tools", "Environment", 0, "client", gated=False),
-    ContextNode("facts", "Karma", 400, "memories"),
+    ContextNode("facts", "Karma", 50, "memories"),
     ContextNode("gists", "Karma", 300, "memories"),
-    ContextNode("episodic_memory", "Karma", 800, "memories"),
-    ContextNode("decisions", "Karma", 400, "memories"),
-    ContextNode("procedures", "Karma", 400, "memories"),
+    ContextNode("episodic_memory", "Karma", 50, "memories"),
+    ContextNode("decisions", "Karma", 50, "memories"),
+    ContextNode("procedures", "Karma", 50, "memories"),
     ContextNode("censors", "Karma", 100, "memories"),
     ContextNode("active_lists", "Karma", 200, "memories"),
     ContextNode("client_context", "State", 100, "client"),
@@ -44,7 +44,9 @@ NODES: Final = (
     ContextNode("working_memory", "State", 800, "session"),
     ContextNode("act_history", "State", 0, "turn", gated=False),
 )
-"""In the order of the prompt. The costs sum to what a full turn without codex, client and evidence takes on average.
+"""In the order of the prompt. The costs sum to what a full turn without codex, client and evidence takes on average. Those
+of memories that are looked up were counted on the labelled set: 17 to 63 tokens in a prompt that has some. With the 400 and
+800 of before, a warm conversation seemed to have no room for episodes.
 
 Attachments, evidence and act_history are never gated: the user gave the first, the strategy decides the second, and an
 agent without the third would repeat its calls.

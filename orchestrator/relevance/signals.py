@@ -31,6 +31,8 @@ THANKS: Final = re.compile(
 )
 REFERS_BACK: Final = re.compile(r"\b(?:you\s+mean|which\s+one|what\s+do\s+you\s+mean|that\s+one)\b", re.IGNORECASE)
 ORDER: Final = re.compile(r"\s*(?:please\s+)?(?:do|change|run|write\b.*\bto)\b", re.IGNORECASE)
+ACKNOWLEDGE: Final = "ACKNOWLEDGE"
+"""The mode of a turn that asks nothing."""
 URGENT: Final = re.compile(r"\b(?:urgent(?:ly)?|asap|immediately|right\s+now|emergency)\b", re.IGNORECASE)
 
 SIGNALS: Final[Mapping[str, type]] = {
@@ -95,7 +97,7 @@ def warmth_of(turns: int, silence: float) -> float:
 def mode_of(question: str, tokens: int, warmth: float) -> str:
     """ACKNOWLEDGE, CLARIFY, ACT or RESPOND: the first that matches, in this order."""
     if is_greeting(question) or THANKS.fullmatch(question):
-        return "ACKNOWLEDGE"
+        return ACKNOWLEDGE
     if warmth >= WARM and tokens <= SHORT and REFERS_BACK.search(question):
         return "CLARIFY"
     if ORDER.match(question) and not is_question(question):

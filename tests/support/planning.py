@@ -116,7 +116,7 @@ class SmallHouse:
 
     async def candidates(self, principal: Principal, asked: str | None, cwd: str) -> list[ReadableCodex]:
         del principal, asked, cwd
-        return [ReadableCodex("demo", "/src/demo")] if self.codex else []
+        return [ReadableCodex(self.codex.name, "/src/demo")] if self.codex else []
 
     async def ensure_built(self, name: str) -> CodexState:
         assert self.codex is not None, name

@@ -61,6 +61,15 @@ def test_a_plan_says_that_nothing_was_found_where_no_tool_of_the_client_may_be_c
     assert code == "not_found"
 
 
+@pytest.mark.parametrize("said", ["hello", "thanks!", "ok"])
+def test_thanks_and_greetings_about_a_codex_that_is_searched_are_answered_without_a_search(
+    house: Any, said: str
+) -> None:
+    searched = house(codex=demo(Coverage.MAP))
+    assert searched.ask(asking(said)).finish_reason == "stop"
+    assert searched.queries == []
+
+
 def test_a_plan_says_that_a_forced_strategy_is_refused_on_this_floor(house: Any) -> None:
     code, _, hint = refused(house(codex=demo(Coverage.MAP)), strategy="cag")
     assert (code, "lore load PATH --tier full" in hint) == ("invalid_request", True)
@@ -107,6 +116,23 @@ def test_the_first_answer_without_any_codex_says_how_one_is_loaded(house: Any) -
 def test_who_asks_the_bare_model_is_not_told_to_load_anything(house: Any) -> None:
     assert house(codex=None).ask(asking(codex="none")).lore.notices == ()
     assert house().ask(asking()).lore.notices == ()
+
+
+# -- what the gate goes by
+
+
+def test_a_short_question_that_refers_back_clarifies_whatever_the_template_writes_around_it(house: Any) -> None:
+    earlier = [Message(role, "In a.py.") for _ in range(4) for role in ("user", "assistant")]
+    assert house().plan(asking("which one do you mean?", *earlier)).relevance.mode == "CLARIFY"
+    assert house().plan(asking(f"which one do you mean{', and why' * 4}?", *earlier)).relevance.mode == "RESPOND"
+
+
+def test_the_gate_has_the_frame_of_the_question_and_not_that_of_the_conversation_before_it(house: Any) -> None:
+    talk = house()
+    for said in ("hey", "thanks", "ok"):
+        talk.ask(asking(said, session="talk"))
+    asked = talk.plan(asking("who calls main?", session="talk"))
+    assert (asked.intent.frame, asked.relevance.included["episodic_memory"]) == ("question", "recovery")
 
 
 # -- figures

@@ -153,6 +153,15 @@ def test_a_question_without_a_frame_of_its_own_keeps_that_of_the_conversation(st
     assert recalled(store, "fix it", first.karma).frame.name == "task"
 
 
+def test_a_greeting_takes_no_procedures_from_the_questions_behind_it(store: MemoryStore) -> None:
+    remember(store, "To deploy tag the commit and push the tag.", Kind.PROCEDURE)
+    greeted = recalled(store, "hello")
+    asked = recalled(store, "how do I deploy?", greeted.karma)
+    assert (greeted.frame.name, asked.frame.name) == ("conversation", "question")
+    assert texts(asked)[-1] == "To deploy tag the commit and push the tag."
+    assert recalled(store, "thanks", asked.karma).frame.name == "question"
+
+
 def test_what_a_prompt_had_no_room_for_leaves_the_block_and_the_rest_stays(store: MemoryStore) -> None:
     remember(store, "Never push to main.", Kind.CENSOR)
     long = remember(store, "The cache is Redis. " + "It expires keys after a day of silence. " * 4)

@@ -105,6 +105,15 @@ def test_the_steps_name_documents_tools_and_the_budget() -> None:
     )
 
 
+@pytest.mark.parametrize("tier", Coverage)
+def test_nothing_is_retrieved_where_nothing_is_asked_unless_a_strategy_is_forced(tier: Coverage) -> None:
+    thanks = replace(ASKED, asks=False, documents=("src/a.py",))
+    decision = decide(floor(tier, 500_000), thanks)
+    assert (decision.retrieval, decision.retrieval_budget) == (Retrieval.NONE, 0)
+    assert decision.steps == ("retrieve nothing: nothing is asked",)
+    assert decide(floor(tier, 500_000), thanks, forced="rag+graph").retrieval is Retrieval.GRAPH
+
+
 def test_a_tool_that_is_not_there_is_not_named() -> None:
     decision = decide(floor(Coverage.MAP, 500_000), replace(ASKED, tools=frozenset()))
     assert not any("search_archive" in step for step in decision.steps)
