@@ -211,7 +211,9 @@ class Authentication:
         kind, _, token = headers.get("authorization", "").partition(" ")
         found = self.sigils.bearer(token.strip()) if kind.lower() == "bearer" else None
         if found is None:
-            raise Unauthorized("no valid token", "send `Authorization: Bearer TOKEN`; `lore token new` makes one")
+            raise Unauthorized(
+                "no valid token", "send `Authorization: Bearer TOKEN`; `lore token new --sigil owner` makes one"
+            )
         return found
 
     def record(self, scope: Scope, principal: Principal, status: int, seconds: float) -> None:

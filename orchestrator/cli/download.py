@@ -26,6 +26,7 @@ from orchestrator.wire import faults
 HUB = "https://huggingface.co"
 PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf(?:@|$)")
 FORM = re.compile(r"hf:([\w.-]+/[\w.-]+)/([^@]+?\.gguf)(?:@([\w./-]+))?\Z")
+NAMED = "write hf:OWNER/REPO/FILE.gguf; a name of docs/models.md: lore up --model NAME"
 CHUNK = 1 << 20
 TIMEOUT_S = 30.0
 SHA256 = re.compile(r'(?:W/)?"?([0-9a-f]{64})"?\Z')
@@ -63,7 +64,7 @@ def located(source: str) -> HubFile:
     found = FORM.match(source)
     parts = PurePosixPath(found[2]).parts if found else ()
     if found is None or ".." in parts or found[2].startswith("/"):
-        raise Failure(faults.USAGE, f"{source} is no model on a hub", "write hf:OWNER/REPO/FILE.gguf")
+        raise Failure(faults.USAGE, f"{source} is no model on a hub", NAMED)
     repository, file, revision = found[1], found[2], found[3] or "main"
     hub = os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
     if not hub.startswith(("https://", "http://")):

@@ -37,6 +37,8 @@ def purge(
     chosen = list(kept) if everything else named
     if not chosen:
         output({"kept": list(kept.values())}, kept_page, as_json=as_json)
+        if not as_json:
+            note(STAY)
         return
     rows = [kept.get(name) or {"name": name, "count": 0, "bytes": 0, "what": name} for name in chosen]
     if not yes:

@@ -221,7 +221,8 @@ def _row_of(floor: FloorCoverage, task: Task, settings: StrategyParameters) -> _
         if task is Task.RAG_CRITICAL:
             return _Row(1, Strategy.HYBRID, Retrieval.VERIFY, 0.85, f"{whole} and the facts are checked", coverage)
         if content <= settings.small_content:
-            return _Row(2, Strategy.CAG, Retrieval.NONE, 0.95, f"{whole}, at most {settings.small_content:,}", coverage)
+            because = f"{whole}, and a codex of up to {settings.small_content:,} is small"
+            return _Row(2, Strategy.CAG, Retrieval.NONE, 0.95, because, coverage)
         confidence = 0.85 if task is Task.STUFF_FRIENDLY else 0.75
         return _Row(3 if task is Task.STUFF_FRIENDLY else 4, Strategy.CAG, Retrieval.NONE, confidence, whole, coverage)
     if content > settings.graph_content:

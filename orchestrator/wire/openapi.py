@@ -18,7 +18,7 @@ COMPONENTS = "#/components/schemas/"
 ABOUT = """\
 Over the daemon's Unix socket, and over TCP with a token where `serve.tcp` is set. Errors have one shape. Keys are only \
 ever added: ignore those that you do not know. A key `lore` in a request holds what OpenAI's protocol has no word for."""
-BEARER = "over TCP only: `lore token new` makes one. Over the Unix socket the kernel says who asks"
+BEARER = "over TCP only: `lore token new --sigil owner` makes one. Over the Unix socket the kernel says who asks"
 NO_PATH = "`unknown_route`: a name that holds a slash leads to another path"
 NO_METHOD = "`wrong_method`: the same, and that path takes another method"
 AGAIN_AFTER = "seconds until asking again may help"

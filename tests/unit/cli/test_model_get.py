@@ -89,6 +89,7 @@ def test_all_parts_of_a_model_are_fetched_whichever_is_named_and_those_at_hand_a
         ("hf:owner/repo", 2, "hf:OWNER/REPO/FILE.gguf"),
         ("hf:owner/repo/../x.gguf", 2, "hf:OWNER/REPO/FILE.gguf"),
         ("https://x/y.gguf", 2, "hf:OWNER/REPO/FILE.gguf"),
+        ("qwen3-4b", 2, "lore up --model NAME"),
     ],
 )
 def test_what_cannot_be_fetched_says_why(get, source, status, words):

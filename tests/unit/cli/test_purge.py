@@ -26,6 +26,7 @@ def test_without_an_option_it_lists_and_deletes_nothing(lore, turns, lorekeep):
         ["cache", "0"],
         ["history", "0"],
     ]
+    assert "memories and codices stay: lore memory forget" in done.stderr
     assert turns.kept(os.getuid())[0] == 3
 
 
