@@ -166,7 +166,7 @@ def touched(bench: Bench) -> Iterator[Row]:
 
 
 def chunks(bench: Bench) -> Iterator[Row]:
-    """50,000 files of twenty functions, half a gigabyte, and afterwards searches of it. The better part of an hour on two
+    """50,000 files of twenty functions, 830 MB, and afterwards searches of it. The better part of an hour on two
     cores, and so run only where LIMITS_CHUNKS=1 is set."""
     case = "a million chunks"
     if not os.environ.get("LIMITS_CHUNKS"):
