@@ -193,7 +193,9 @@ class ChatTemplate:
     @cached_property
     def _compiled(self) -> Template:
         if not self.source.strip():
-            raise TemplateRefused("the model carries no chat template, and so most likely continues texts and is no assistant")
+            raise TemplateRefused(
+                "the model carries no chat template: it most likely continues texts and is no assistant"
+            )
         return compiled(self.source)
 
     @cached_property
