@@ -170,6 +170,8 @@ class SymbolIndex:
 
     def _path(self, name: str) -> str | None:
         """The only file that a path, or a module's name, means."""
+        if name in self._files:  # an odd name has backslashes of its own: codex.documents.name_of
+            return name
         plain = name.strip().replace("\\", "/").removeprefix("./")
         if plain in self._files:
             return plain

@@ -452,7 +452,7 @@ class ResponseWriter:
     def ended(self, answered: Answered) -> Iterator[StreamedEvent]:
         """The last event; an answer without a word is an empty message."""
         cut = answered.finish_reason == "length"
-        if self.open is None and not self.done:
+        if self.open is None and self.calling is None and not self.done:
             yield from self.opened(TEXT)
         yield from self.closed("incomplete" if cut else "completed")
         self.reply = self.reply.model_copy(

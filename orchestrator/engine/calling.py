@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_TOOLS = 128  # of one answer; OpenAI's limit
+MOST_TOOLS = 192  # of one answer: a client's, of which requests hold 128, beside ours and those of packages
 MOST_CALLS_BYTES = 256 * 1024  # of the schemas of all of them
 THOUGHT = ("<think>", "</think>")  # around what a model thinks before it answers
 MOST_FOLLOWED = 8  # references to references

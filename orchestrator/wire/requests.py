@@ -13,6 +13,7 @@ from orchestrator.wire.base import Plain, RequestShape, StrictRequest, without_n
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 MostTokens = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Text = Annotated[str, Field(min_length=1)]
+MOST_TOOLS = 128  # of a client; OpenAI's limit
 
 # How tokens are drawn, in every body that has them.
 Temperature = Annotated[
@@ -291,7 +292,9 @@ class ChatRequest(QuestionBody):
     )
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = Field(None, description="llama-server's word for both")
     response_format: ResponseFormat | None = Field(None, description="what the answer must parse as")
-    tools: tuple[ClientTool, ...] | None = Field(None, description="tools of the client")
+    tools: Annotated[tuple[ClientTool, ...], Field(max_length=MOST_TOOLS)] | None = Field(
+        None, description=f"tools of the client, at most {MOST_TOOLS}"
+    )
     tool_choice: Literal["auto", "none", "required"] | NamedTool | AllowedTools | None = Field(
         None, description="auto; none: no tool is called; required: one is; or the tool that is, or those that may be"
     )

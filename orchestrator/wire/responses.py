@@ -6,7 +6,15 @@ from pydantic import ConfigDict, Field
 
 from orchestrator.wire.answers import ChosenToken, Lore
 from orchestrator.wire.base import ReplyShape, RequestShape
-from orchestrator.wire.requests import ContentPart, LoreOptions, MostTokens, QuestionBody, Temperature, TopP
+from orchestrator.wire.requests import (
+    MOST_TOOLS,
+    ContentPart,
+    LoreOptions,
+    MostTokens,
+    QuestionBody,
+    Temperature,
+    TopP,
+)
 
 
 def absent(value: object) -> bool:
@@ -93,7 +101,9 @@ class ResponseBody(QuestionBody):
     include: tuple[str, ...] | None = Field(None, description="message.output_text.logprobs; others have no effect")
     text: TextSettings | None = Field(None, description="how the answer is written")
     reasoning: ReasoningSettings | None = Field(None, description="how the model thinks")
-    tools: tuple[ResponseTool, ...] | None = Field(None, description="tools of the client")
+    tools: Annotated[tuple[ResponseTool, ...], Field(max_length=MOST_TOOLS)] | None = Field(
+        None, description=f"tools of the client, at most {MOST_TOOLS}"
+    )
     tool_choice: Any = Field(None, description="as in chat completions")
     parallel_tool_calls: bool | None = Field(None, description="false: an answer makes one call at most")
     metadata: dict[str, str] | None = Field(None, description="sent back as it came")

@@ -76,6 +76,13 @@ def test_a_call_that_is_cut_off_is_incomplete_behind_the_whole_ones():
     assert [(one.call_id, one.status) for one in output] == [("call-0", "completed"), ("call-1", "incomplete")]
 
 
+def test_the_first_call_that_is_cut_off_is_all_that_there_is():
+    events = read([CallDelta("call-0", "look", '{"a": '), answered("length")], ResponseBody(input="q", tools=(TOOL,)))
+    added = [one.output_index for one in events if one.type == "response.output_item.added"]
+    assert added == [0]
+    assert [(one.type, one.status) for one in events[-1].response.output] == [("function_call", "incomplete")]
+
+
 @given(words)
 def test_each_item_opens_before_its_pieces_and_ends_behind_them(said):
     opened: list[str] = []
@@ -251,6 +258,7 @@ def test_what_is_not_stored_has_no_session_and_cannot_be_gone_on_from(client, lo
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"tools": [{"type": "web_search"}]}, "tools: one of type web_search"),
         ({"tools": [{"type": "function", "name": "a\nb", "parameters": {}, "strict": True}]}, "tools: a function"),
+        ({"tools": [TOOL] * 129}, "tools: too many: 129 of at most 128"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "mcp", "server_label": "a"}}, "tool_choice: neither auto"),
         ({"tools": [TOOL], "tool_choice": allowed("auto", "shut")}, "tool_choice: the tool shut is not offered"),

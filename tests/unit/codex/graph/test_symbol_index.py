@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import few
 
-from codex.documents import Document, document_from
+from codex.documents import Document, document_from, name_of
 from codex.graph.symbol_index import SymbolIndex, packed_file
 from codex.outline.facts import facts, from_bytes, to_bytes
 
@@ -173,6 +173,11 @@ def test_an_outline_has_all_definitions_of_a_file_by_its_path_or_its_end(shop: S
     names = ["Table", "Table.price_of", "lookup"]
     for path in ("shop/prices.py", "prices.py", "./shop/prices.py"):
         assert [one.qualified for one in shop.answer("outline", path).symbols] == names
+
+
+def test_an_outline_is_found_by_the_name_that_an_odd_file_is_shown_by() -> None:
+    path = name_of("new\nline/inv\udcff.py")
+    assert [one.name for one in index_of({path: "def found(): ...\n"}).answer("outline", path).symbols] == ["found"]
 
 
 def test_each_of_several_variables_that_one_line_sets_says_which_it_is() -> None:

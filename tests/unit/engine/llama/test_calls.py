@@ -13,10 +13,13 @@ from support.vocabularies import Says, saying, vocabulary_model
 
 from orchestrator.engine.backend import SchemaRefused
 from orchestrator.engine.calling import ArgumentForm, CallForm, OfferedTool, ToolRules
+from orchestrator.engine.llama.calls import check_rules
 from orchestrator.engine.llama.grammars import Grammars
 from orchestrator.engine.llama.sampler import LlamaSampler
 from orchestrator.engine.messages import Sampling
 from orchestrator.engine.vocab import Vocabulary
+from orchestrator.prompt.situation import OUR_TOOLS
+from orchestrator.wire.requests import MOST_TOOLS as CLIENTS_MOST_TOOLS
 
 LIST = CallForm("<|tool_call>", '<|tool_call>[{"name": "', '", "arguments": ', "}", ', {"name": "', "]<tool_call|>")
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -204,11 +207,16 @@ def test_a_loose_tool_takes_any_arguments_in_the_same_form(says: Says) -> None:
     assert not says("<tool_call>\n<function=edit>\n{}</function>\n</tool_call>", rules)
 
 
+def test_as_many_tools_as_a_client_may_offer_are_taken_beside_ours() -> None:
+    offered = [OfferedTool(f"t{number}", "{}") for number in range(CLIENTS_MOST_TOOLS)]
+    check_rules(ToolRules(HERMES, (*offered, *(OfferedTool(name, "{}") for name in OUR_TOOLS))))
+
+
 @pytest.mark.parametrize(
     ("rules", "because"),
     [
         (ToolRules(HERMES, (), required=True), "a call is required, and no tool is offered"),
-        (ToolRules(HERMES, TOOLS * 65), "130 tools are offered"),
+        (ToolRules(HERMES, TOOLS * 97), "194 tools are offered"),
         (ToolRules(HERMES, (TOOLS[0], TOOLS[0])), "two tools have one name"),
         (ToolRules(HERMES, (OfferedTool('a"b', "{}"),)), "is not made of letters"),
         (ToolRules(replace(HERMES, style=ArgumentForm(quote="")), TOOLS), "where an argument's text ends"),

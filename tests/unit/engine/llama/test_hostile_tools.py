@@ -103,8 +103,8 @@ def many(form: CallForm, schemas: Sequence[str], *, strict: bool = False) -> Too
 
 SMALL = [one for one in EVERY_HOSTILE if len(one) < 2000]
 TOGETHER = {
-    "128 ambiguous ones": list(map(pattern, HOLDING)),
-    "128 of every kind": SMALL,
+    "as many ambiguous ones as are taken": list(map(pattern, HOLDING)),
+    "as many of every kind": SMALL,
     "256 KiB": sorted(EVERY_HOSTILE, key=len, reverse=True),
 }
 
