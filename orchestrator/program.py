@@ -615,4 +615,5 @@ def kept() -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise LoreError(f"the pause cannot be kept: {fault}", "make room there, then pause again") from fault
+        hint = "make room there, or the folder writable, then pause again"
+        raise LoreError(f"the pause cannot be kept: {fault}", hint) from fault

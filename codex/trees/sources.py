@@ -7,6 +7,7 @@
 With several roots the names of files begin with their root's label, the last part of its path.
 """
 
+import errno
 import os
 import re
 import stat
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codex.documents import name_of
-from codex.errors import SourceError
+from codex.errors import OPEN_FILES, SourceError
 from codex.trees.git import Git, available
 from codex.trees.ignore import Globs
 from codex.trees.port import labelled_name
@@ -172,7 +173,9 @@ def _kind_of(path: Path) -> int:
         return mode
     except OSError as error:
         why = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise SourceError(f"{path} {why}; name an existing file or folder, or a git URL") from error
+        another = "name an existing file or folder, or a git URL"
+        what_to_do = f"raise {OPEN_FILES}" if error.errno in (errno.EMFILE, errno.ENFILE) else another
+        raise SourceError(f"{path} {why}; {what_to_do}") from error
 
 
 def _with_files_joined(roots: Sequence[Root]) -> list[Root]:

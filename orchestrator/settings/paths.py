@@ -121,7 +121,8 @@ def private_folder(folder: Path) -> Path:
         if state.st_mode & 0o077:
             folder.chmod(FOLDER_MODE)
     except OSError as error:
-        hint = "set XDG_RUNTIME_DIR or --socket to a folder you may write to" if "run" in folder.parts else ""
+        kept = "XDG_DATA_HOME, XDG_STATE_HOME or XDG_CACHE_HOME"
+        hint = f"set {'XDG_RUNTIME_DIR or --socket' if 'run' in folder.parts else kept} to a folder you may write to"
         raise SettingsError(f"cannot make {folder}: {error.strerror}", hint) from error
     return folder
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import tempfile
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_a_survey_tells_what_a_load_would_take_and_loads_nothing(library: Librar
 def test_a_missing_source_is_refused(library: Library, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not there"):
         library.load(request(tmp_path / "nowhere"))
+
+
+def test_where_no_more_files_may_be_open_a_folder_is_refused_with_the_limit_to_raise(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(SourceError, match="raise the limit of open files"):
+            resolve(LoadSpec((str(tmp_path),)), Path("/"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_an_empty_folder_is_refused_and_leaves_no_codex(library: Library, tmp_path: Path) -> None:

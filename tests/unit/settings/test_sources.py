@@ -248,8 +248,9 @@ def test_folders_are_made_private_and_existing_ones_are_narrowed(tmp_path):
 def test_a_folder_that_cannot_be_made_is_refused_with_its_name(tmp_path):
     (tmp_path / "file").write_text("")
     paths = Paths.of({"HOME": str(tmp_path / "file"), "XDG_RUNTIME_DIR": str(tmp_path)})
-    with pytest.raises(SettingsError, match="cannot make"):
+    with pytest.raises(SettingsError, match="cannot make") as refused:
         paths.prepare()
+    assert "XDG_DATA_HOME" in refused.value.hint
 
 
 @pytest.mark.parametrize(
