@@ -4,9 +4,9 @@
     2  a constraint came in, or the question comes into its domain                        due
     3  what stands whatever is asked was left out by the gate, is wanted now, and known   due
     4  the frame changed to one that the words name                                       due
-    5  the question names something that the block does not hold                          due
-    6  nothing that was looked up stands in it, or no word of a question that does not refer back,
-       and something is known of the question                                             due
+    5  the question names something that what was looked up does not hold                 due
+    6  nothing that was looked up stands in it, or that holds less than FLOOR of the words of a
+       question that does not refer back, and something is known of the question          due
     7  else the block stays, whatever else is remembered meanwhile
 
 A refresh that finds nothing new leaves the block as it is. What stands whatever is asked, constraints first, is in every
@@ -374,7 +374,7 @@ def refresh_due(
         return f"{missed[0]} was left out"
     if frame != pinned.frame and (pinned.frame != TALK or frame not in WEAK):
         return f"frame changed to {frame}"
-    held = {stem(word) for one in pinned.entries for word in words(one.text)}
+    held = {stem(word) for one in pinned.entries for word in words(one.text) if not one.node}
     missing = [name for name in intent.entities if not held & {stem(word) for word in words(name)}]
     if missing and len(missing) == len(intent.entities):
         return f"the question names {missing[0]}"
@@ -382,7 +382,8 @@ def refresh_due(
         return ""
     if all(one.node for one in pinned.entries):
         return NOTHING_HELD
-    return OTHER_SUBJECT if subject and held.isdisjoint(map(stem, subject)) else ""
+    about = set(map(stem, subject))
+    return OTHER_SUBJECT if len(held & about) < FLOOR * len(about) else ""
 
 
 def subject_of(question: str) -> list[str]:

@@ -103,6 +103,24 @@ def test_a_question_about_another_subject_in_small_letters_refreshes_it_and_one_
     )
 
 
+def test_a_word_in_common_does_not_keep_the_block_from_a_question_about_something_else(store: MemoryStore) -> None:
+    remember(store, "The cache is Redis, on the second host.")
+    remember(store, "Backups of the storage go to the vault on the second host each night.")
+    first = recalled(store, "what is the cache?")
+    asked = "when do backups of the storage go to the host?"
+    assert texts(recalled(store, asked, first.karma))[0].startswith("Backups")
+
+
+def test_what_stands_in_each_block_does_not_answer_for_what_is_looked_up(store: MemoryStore) -> None:
+    remember(store, "Review the storage.", subject="list:tasks")
+    remember(store, "The cache is Redis.")
+    remember(store, "Storage is SQLite.")
+    first = recalled(store, "what is the cache?")
+    assert texts(first) == ["tasks: Review the storage.", "The cache is Redis."]
+    second = recalled(store, "what is the storage?", first.karma)
+    assert texts(second) == ["tasks: Review the storage.", "Storage is SQLite."]
+
+
 def test_a_question_about_what_nobody_remembers_leaves_the_block_as_it_is(store: MemoryStore) -> None:
     remember(store, "The cache is Redis.")
     first = recalled(store, "what is the cache?")
