@@ -243,6 +243,8 @@ class Library:
             writer = AmendmentWriter(self.catalog.document_by_digest, count, changed_definitions, limit)
             new = new_entries(base.digests(), log, {one.path: one.digest for one in entries}, writer)
             self.catalog.append(name, base.number, new)
+            if state != base.state:
+                self.catalog.restate(replace(base, state=state))  # what is told after a restart, too
             if self.catalog.codex(name).source != job.source.key:
                 self._register(job)  # a link leads elsewhere
         return FollowResult(state, log + new, len(new))

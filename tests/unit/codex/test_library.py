@@ -92,7 +92,7 @@ def test_a_load_can_be_cancelled_while_its_files_are_listed(library: Library, tm
 
     with pytest.raises(LoadCancelled, match="while its files were listed"):
         library.load(request(root), seen.append, cancelled)
-    assert [one.phase for one in seen] == ["walk"]
+    assert {one.phase for one in seen} == {"walk"}  # told more than once on a slow machine
     assert library.load(request(root)).files == 50
 
 

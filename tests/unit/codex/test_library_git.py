@@ -45,6 +45,16 @@ def test_a_commit_without_a_change_of_files_keeps_the_generation_and_tells_the_r
     assert library.catalog.generation("project") == after.generation
 
 
+def test_a_commit_that_was_followed_is_told_after_a_restart_too(library: Library, project: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "src")
+    library.load(request(project))
+    git(project, "commit", "-qm", "one")
+    followed = library.follow("project", count=len, changed_definitions=lambda old, new: None)
+    assert (followed.new, followed.state.revision is None) == (0, False)
+    assert library.catalog.generation("project").state == followed.state
+
+
 def test_a_git_url_is_loaded_at_a_revision(library: Library, project: Path) -> None:
     fill(project, {"docs/x.md": "x\n"})
     git(project, "init", "-q", "-b", "main")
