@@ -66,8 +66,8 @@ bench-real: install  ## the same with real weights: Gemma 3 270M, MODEL=smollm2,
 bounds: install ## tests with the lowest versions that pyproject.toml allows
 	@scripts/lowest_versions.sh
 
-cuda:           ## the wheel of a machine with a GPU (ARCHITECTURE=90), where there is nvcc: an hour on two cores
-	@$$(scripts/python.sh) scripts/cuda_wheel.py --architecture $(ARCHITECTURE)
+cuda:           ## llama.cpp's CUDA backend (ARCHITECTURE=90), where there is nvcc and without a GPU: an hour on two cores
+	@$$(scripts/python.sh) scripts/cuda_backend.py --architecture $(ARCHITECTURE)
 
 lock:           ## resolve pyproject.toml's dependencies anew: what runs, and the tools of developers
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv

@@ -5,11 +5,10 @@ Standard library only. The binary is kept beside the compiled wheels, under a ke
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from llama_sources import LOCK, build_cache, locked_version, say, sources
+from llama_target import compiled
 from llama_wheel import build_flags, find_gpu, wheel_key
 
 FLAGS = (
@@ -41,30 +40,10 @@ def llama_server() -> Path:
 
 
 def build(tree: Path, flags: tuple[str, ...], folder: Path) -> None:
-    work, log = folder / "build", folder / "build.log"
-    work.mkdir(parents=True, exist_ok=True)
     say(f"Compiling llama-server, once: 6 to 15 minutes on two cores, and there are {os.cpu_count()} here.")
-    cmake = tools()
-    with log.open("w") as sink:
-        for step in (
-            [*cmake, "-G", "Ninja", "-S", str(tree), "-B", str(work), *flags],
-            [*cmake, "--build", str(work), "--target", "llama-server"],
-        ):
-            # At the lowest priority: whoever works on this machine meanwhile comes first.
-            done = subprocess.run(["nice", "-n", "19", *step], stdout=sink, stderr=sink, check=False)
-            if done.returncode != 0:
-                raise SystemExit(f"Compiling llama-server failed; the compiler's words are in {log}")
+    work = compiled(tree, flags, "llama-server", folder)
     (work / "bin" / "llama-server").rename(folder / "llama-server")
     shutil.rmtree(work)
-
-
-def tools() -> list[str]:
-    """cmake, with ninja beside it; both come by pip where the system has none."""
-    beside = Path(sys.executable).parent
-    os.environ["PATH"] = f"{os.environ['PATH']}:{beside}"
-    if not (shutil.which("cmake") and shutil.which("ninja")):
-        subprocess.run([sys.executable, "-P", "-m", "pip", "install", "-qq", "cmake", "ninja"], check=True)
-    return ["cmake"]
 
 
 if __name__ == "__main__":

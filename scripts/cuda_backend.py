@@ -1,11 +1,10 @@
-"""`make cuda`: compiles the wheel of a machine with an NVIDIA GPU, where there is `nvcc` and no GPU is needed, and says
-what came of it.
+"""`make cuda`: compiles llama.cpp's CUDA backend where there is `nvcc` and no GPU is needed, and says what came of it.
 
-    python scripts/cuda_wheel.py [--architecture 90]
+    python scripts/cuda_backend.py [--architecture 90]
 
-It is the wheel of `make install` with the flags for a GPU of that architecture, kept beside the others and not installed.
-What a toolkit lacks is made up for: cuBLAS comes from the package index (444 MB, once), and without the driver's library
-llama.cpp is linked without its virtual memory. Standard library only, as the rest of the installation.
+The sources and the flags are those of the wheel that `make install` compiles on a machine with such a GPU; nothing is
+installed. What a toolkit lacks is made up for: cuBLAS comes from the package index (444 MB, once), and without the driver's
+library llama.cpp is linked without its virtual memory. Standard library only, as the rest of the installation.
 """
 
 import argparse
@@ -14,14 +13,14 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
-import zipfile
 from ctypes.util import find_library
 from pathlib import Path
 
 from llama_sources import LOCK, build_cache, locked_version, say, sources
-from llama_wheel import Gpu, announce, build, build_flags, find_nvcc, wheel_key
+from llama_target import compiled
+from llama_wheel import Gpu, build_flags, find_nvcc, wheel_key
 
+LIBRARY = "libggml-cuda.so"
 COMPILED = re.compile(r"-o (\S+\.cu)\.o\b")
 WARNING = re.compile(r"\bwarning\b[: #]", re.IGNORECASE)
 
@@ -33,15 +32,15 @@ def main() -> None:
     nvcc = find_nvcc()
     if nvcc is None:
         sys.exit("no nvcc on the PATH or under /usr/local/cuda: nothing can be compiled for CUDA here")
-    version, gpu = locked_version(LOCK), Gpu(f"a GPU of architecture {architecture}", architecture, nvcc)
-    flags = build_flags(gpu)
-    folder = build_cache() / "wheels" / wheel_key(version, flags)
-    announce(version, gpu, flags)
-    os.nice(19)  # whoever works on this machine meanwhile comes first
-    begun = time.monotonic()
-    wheel = build(sources(version), (*flags, *made_up_for(nvcc)), folder)
-    log = folder.parent / f"{folder.name}.log"
-    print(summary(wheel, log.read_text(errors="replace"), release(nvcc), architecture, time.monotonic() - begun))
+    version, gpu = locked_version(LOCK), Gpu("none is needed", architecture, nvcc)
+    flags = ("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=ON", *build_flags(gpu))
+    folder = build_cache() / "cuda" / wheel_key(version, flags)
+    say(f"Compiling the CUDA backend for architecture {architecture}: about an hour on two cores, and there are")
+    say(f"{os.cpu_count()} here. Where it is interrupted, the next call continues it.")
+    work = compiled(sources(version) / "vendor" / "llama.cpp", (*flags, *made_up_for(nvcc)), "ggml-cuda", folder)
+    size = (work / "bin" / LIBRARY).stat().st_size
+    print(summary((folder / "build.log").read_text(errors="replace"), release(nvcc), architecture, size))
+    print(f"  kept in {work / 'bin'}")
 
 
 def release(nvcc: str) -> str:
@@ -78,19 +77,13 @@ def cublas(major: str) -> Path:
     return next(folder.glob("nvidia/*/include")).parent
 
 
-def summary(wheel: Path, log: str, toolkit: str, architecture: str, seconds: float) -> str:
-    with zipfile.ZipFile(wheel) as archive:
-        sizes = {Path(one.filename).name: one.file_size for one in archive.infolist()}
-    backend = next((size for name, size in sizes.items() if name.startswith("libggml-cuda.so")), None)
-    if backend is None:
-        sys.exit(f"{wheel} has no libggml-cuda.so: llama.cpp was compiled without CUDA")
-    lines = [
-        f"{wheel.name}: CUDA {toolkit}, architecture {architecture}, {seconds / 60:.0f} min on {os.cpu_count()} cores",
-        f"  {len(set(COMPILED.findall(log)))} CUDA files compiled, warnings: {len(WARNING.findall(log))}",
-        f"  libggml-cuda.so has {backend / 1e6:.0f} MB, the wheel {wheel.stat().st_size / 1e6:.0f} MB",
-        f"  kept in {wheel.parent}",
-    ]
-    return "\n".join(lines)
+def summary(log: str, toolkit: str, architecture: str, size: int) -> str:
+    """`size`: bytes of the library."""
+    files, warnings = len(set(COMPILED.findall(log))), len(WARNING.findall(log))
+    return (
+        f"CUDA {toolkit}, architecture {architecture}: {files} CUDA files compiled, warnings: {warnings}\n"
+        f"  {LIBRARY} has {size / 1e6:.0f} MB"
+    )
 
 
 if __name__ == "__main__":
