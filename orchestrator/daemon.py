@@ -66,7 +66,7 @@ async def live(settings: Settings, paths: Paths, listeners: list[Listener], unle
     stop = stopped_by_signals()
     notifier = Notifier.of(os.environ)
     model = " and ".join(settings.engine.url) or settings.model.path or "the built-in model"
-    tell(f"lore: {where(listeners)}, with {model}")
+    tell(f"lore: starting at {where(listeners)}, with {model}")
 
     async def build(wanted: Settings) -> "Program":
         return await built(wanted, paths, lambda setting: switch.to(setting))
@@ -274,4 +274,4 @@ def tell(line: str) -> None:
 
 def where(listeners: list[Listener]) -> str:
     names = [str(one.path) if one.path else "{}:{}".format(*one.socket.getsockname()[:2]) for one in listeners]
-    return f"serving {' and '.join(names)}"
+    return " and ".join(names)

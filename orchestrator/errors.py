@@ -21,6 +21,8 @@ from codex.errors import (
     UnknownGeneration,
 )
 
+MOST_SAID = 4_000  # characters of a message: a name in it may be as long as a request
+
 
 class LoreError(Exception):
     """A fault for the user: `message` says what and where, `hint` what to do; `retry_after` seconds where waiting helps."""
@@ -28,8 +30,8 @@ class LoreError(Exception):
     code = "failed"
 
     def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = message if len(message) <= MOST_SAID else f"{message[:MOST_SAID]}…"
+        super().__init__(self.message)
         self.hint = hint
         self.retry_after = retry_after
 

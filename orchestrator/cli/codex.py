@@ -39,7 +39,10 @@ from orchestrator.cli.terminal import (
 from orchestrator.wire import faults
 from orchestrator.wire.places import PHASES, is_url, path_of
 
-app = typer.Typer(no_args_is_help=True, help="What is loaded.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What is loaded. `lore load` loads a codex, `lore load --cancel NAME` stops that.",
+)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="the codex; default: the only one")]
 Paths = Annotated[

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,39 +12,40 @@ import typer
 from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.client import Failure
-from orchestrator.cli.terminal import Report, note, output, result, result_json, table
+from orchestrator.cli.terminal import Report, note, output, result, result_json
 from orchestrator.wire.faults import USAGE
 
 app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they came from.")
 token_app = typer.Typer(no_args_is_help=True, help="Keys for clients over TCP.")
 Sigil = Annotated[str, given.option("--sigil SIGIL", "what it permits: a sigil's name, or owner")]
 Name = Annotated[str, given.option("--name NAME", "what to call it in the configuration")]
+Part = Annotated[str, typer.Argument(metavar="[PART]", help="only settings whose name has this in it, such as model.")]
 
 
 @app.command()
-def show(config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None) -> None:
+def show(
+    part: Part = "", config: given.Config = None, as_json: given.Json = False, socket: given.Socket = None
+) -> None:
     """Prints every setting with its value, origin, range and meaning."""
     from orchestrator.settings.sources import describe
 
     loaded = local.settings(config, {"serve.socket": socket})
-    report = {"settings": [asdict(row) for row in describe(loaded.settings, loaded.origins)]}
-    output(report, settings_page, as_json=as_json)
+    rows = [row for row in describe(loaded.settings, loaded.origins) if part in row.key]
+    if not rows:
+        raise Failure(USAGE, f"no setting has {part!r} in its name", "`lore config show` lists every setting")
+    output({"settings": [asdict(row) for row in rows]}, settings_page, as_json=as_json)
 
 
 def settings_page(report: Report) -> str:
-    rows = [cells(row) for row in report["settings"]]
-    return table(("setting", "value", "from", "range", "meaning"), rows)
+    return "\n".join(line for row in report["settings"] for line in lines_of(row))
 
 
-def cells(row: Report) -> tuple[str, ...]:
+def lines_of(row: Report) -> Iterator[str]:
     value = row["value"] if row["value"] not in ("", []) else "-"
-    return (
-        row["key"],
-        f"{value} {row['unit'] if row['unit'] in ('s', 'tokens') else ''}".strip(),
-        row["origin"],
-        row["range"],
-        row["help"],
-    )
+    unit = f" {row['unit']}" if row["unit"] in ("s", "tokens") and value != "auto" else ""
+    takes = f", takes {row['range']}" if row["range"] else ""
+    yield f"{row['key']} = {value}{unit}  ({row['origin']}{takes})"
+    yield f"    {row['help']}"
 
 
 @app.command()

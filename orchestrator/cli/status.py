@@ -278,7 +278,7 @@ def memory_facts(governor: Report, *, short: bool = False) -> Iterator[tuple[str
         of = (
             "by what waits at the server"
             if governor.get("bound") == "server"
-            else "of what weights and buffers leave is used"
+            else "of the memory that the model leaves is used"
         )
         words.append(f"{100 * governor['pressure']:.0f} % {of}")
     if governor.get("kv_budget_bytes") is not None and not short:

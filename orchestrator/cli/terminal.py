@@ -256,9 +256,10 @@ def facts(rows: Iterable[tuple[str, str]], width: int = 11) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns parted by two blanks, numbers flush right; '' without rows."""
+    """Columns parted by two blanks, numbers flush right; '' without rows. Each row is one line, whatever is in a name."""
     if not rows:
         return ""
+    rows = [[cell.replace("\n", r"\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     right = [all(is_number(cell) for cell in column) for column in zip(*rows, strict=True)]
     return "\n".join(

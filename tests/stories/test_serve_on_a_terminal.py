@@ -49,6 +49,6 @@ def test_it_says_at_once_where_and_which_model_then_that_it_is_ready_and_nothing
         serving.wait()
         os.close(here)
     assert said.decode().splitlines() == [
-        f"lore: serving {nobody.socket}, with builtin:quoter",
+        f"lore: starting at {nobody.socket}, with builtin:quoter",
         'lore: ready. In another terminal: lore load DIRECTORY, then lore ask "QUESTION"; Ctrl-C ends it',
     ]

@@ -149,7 +149,7 @@ def test_conversations_are_listed_shown_exported_renamed_and_dropped(lore, lorek
 
 def test_status_and_models_have_a_page_and_an_object(lore, lorekeep):
     page = lore("status", "-v").stdout
-    assert "memory     calm, 25 % of what weights and buffers leave is used" in page
+    assert "memory     calm, 25 % of the memory that the model leaves is used" in page
     assert "lorekeep/demo   1,024   600        63        300      61  4.0 KiB" in page
     assert "plug-in    'odd' of some-package: it is broken" in page
     keys = {"version", "model", "engine", "governor", "codices", "sessions", "queue"}

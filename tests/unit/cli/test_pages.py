@@ -32,6 +32,7 @@ def test_times_are_short():
 
 def test_columns_of_numbers_stand_right():
     assert table(("name", "n"), [("a", "1"), ("bb", "1,000")]) == "name      n\na         1\nbb    1,000"
+    assert table(("root",), [("/src/two\nlines",)]) == "root\n/src/two\\nlines"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,11 @@ def test_config_shows_values_and_origins_and_refuses_typos_with_2(lore, configur
     rows = {row["key"]: row for row in json.loads(lore("config", "show", "--json", **good).stdout)["settings"]}
     assert (rows["model.threads"]["value"], rows["model.threads"]["default"]) == (3, 0)
     assert rows["model.threads"]["origin"] == str(folder / "lorekeep/config.toml")
-    assert "model.threads" in lore("config", "show", **good).stdout
+    assert "model.threads = 3  (" in lore("config", "show", **good).stdout
+    page = lore("config", "show", "model.thr", **good).stdout
+    assert [line.partition(" ")[0] for line in page.splitlines()[::2]] == ["model.threads"]
+    nothing = lore("config", "show", "banana", **good)
+    assert (nothing.returncode, "no setting has 'banana' in its name" in nothing.stderr) == (2, True)
     assert lore("config", "check", **good).returncode == 0
     assert str(folder / "lorekeep/config.toml") in lore("config", "path", **good).stdout
     bad = configured("[model]\nthread = 3")
