@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from orchestrator.engine.backend import BackendError, SchemaRefused
 from orchestrator.engine.llama import native
 from orchestrator.engine.llama.grammars import Constraint, Grammars
-from orchestrator.engine.llama.sampler import LlamaSampler, with_likeliest
+from orchestrator.engine.llama.sampler import PENALTY_WINDOW, LlamaSampler, make_chain, with_likeliest
+from orchestrator.engine.llama.sampler import drawn as drawn_of_all
 from orchestrator.engine.messages import Sampling
 
 WORDS = 4096
@@ -122,6 +123,32 @@ def test_a_repetition_penalty_sees_the_end_of_the_prompt(model: Any) -> None:
     sampler.accept_prompt([int(RANKED[0])])
     assert sampler.choose(LOGITS)[0] != RANKED[0]
     sampler.close()
+
+
+@given(
+    st.sampled_from([50, WORDS, 3 * WORDS - 5, 40_000]),
+    st.sampled_from([0, 1, 5, 40, 3_000]),
+    st.sampled_from([0.5, 1.0, 1.3, 4.0]),
+    st.sampled_from([0.0, 0.9]),
+    st.integers(0, 2**31),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_drawn_from_the_likeliest_is_what_would_be_drawn_from_all(
+    model: Any, words: int, top_k: int, penalty: float, left_out: float, seed: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    logits = (chance.standard_normal(words) * 3).astype(np.float32)
+    logits[chance.random(words) < left_out] = -np.inf
+    logits[0] = 0.0  # one is possible in any case
+    sampling = Sampling(temperature=0.8, top_k=top_k, repeat_penalty=penalty, seed=seed)
+    one, other = LlamaSampler(sampling, model), make_chain(sampling, model)
+    said = [int(token) for token in np.argsort(-logits)[:70]]
+    one.accept_prompt(said)
+    for token in said[-PENALTY_WINDOW:] if penalty != 1.0 else ():
+        lib.llama_sampler_accept(other, token)
+    assert [one.choose(logits)[0] for _ in range(5)] == [drawn_of_all(other, logits) for _ in range(5)]
+    one.close()
+    lib.llama_sampler_free(other)
 
 
 @pytest.mark.parametrize("settings", [{}, WIDE | {"seed": 1}, {"repeat_penalty": 2.0}])
