@@ -110,7 +110,7 @@ def reach_of(sampling: Sampling) -> int:
 
 
 def likely(logits: Logits, most: int) -> NDArray[np.intp]:
-    """Numbers of tokens with finite logits: of at least the `most` likeliest, with few others; 0: of all. None where a logit
+    """Numbers of tokens with finite logits: of at least the `most` likeliest and few others; 0: of all. None where a logit
     is no number.
 
     None of the `most` likeliest is below the `most` highest heads of columns. With them alone a draw of 262,144 words takes
