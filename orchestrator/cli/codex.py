@@ -17,7 +17,7 @@ from orchestrator.cli.client import Daemon, Event, Failure, route_part, told_of_
 from orchestrator.cli.footer import code_state
 from orchestrator.cli.purge import Yes, insist
 from orchestrator.cli.search import show_symbols
-from orchestrator.cli.status import files, notes_of, roots, state
+from orchestrator.cli.status import files, notes_of, roots, state, step
 from orchestrator.cli.terminal import (
     Report,
     clear_progress,
@@ -37,7 +37,7 @@ from orchestrator.cli.terminal import (
     table,
 )
 from orchestrator.wire import faults
-from orchestrator.wire.places import PHASES, is_url, path_of
+from orchestrator.wire.places import is_url, path_of
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -265,19 +265,6 @@ def stays_there(daemon: Daemon) -> str:
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
-
-
-def step(event: Report) -> str:
-    """`reading files 120/400 · 55/s · 5 s left`."""
-    done, total = event.get("done") or 0, event.get("total") or 0
-    phase: str = PHASES.get(event["phase"]) or event["phase"]
-    far = f" {count(done)}" + (f"/{count(total)}" if total else "")
-    parts = [phase + (far if done or total else "")]
-    if event.get("rate"):
-        parts.append(f"{count(event['rate'])}/s")
-    if event.get("eta_s") is not None:
-        parts.append(f"{duration(event['eta_s'])} left")
-    return " · ".join(parts)
 
 
 def codices_page(report: Report) -> str:

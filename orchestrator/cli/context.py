@@ -5,7 +5,7 @@ import sys
 import typer
 
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.codex import step
+from orchestrator.cli.status import step
 from orchestrator.cli.terminal import (
     Report,
     clear_progress,

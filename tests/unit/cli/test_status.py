@@ -40,6 +40,14 @@ def test_one_that_is_computed_says_how_long_that_takes():
     assert readiness({**half, "prefill": {"done": 0, "total": 8_000, "left_s": None}}, now()) == (0, "being computed")
 
 
+def test_one_that_is_loaded_for_the_first_time_says_how_far_that_is():
+    load = {"phase": "index", "done": 20_213, "total": 50_000, "rate": 67.8, "eta_s": 442.8, "ended": False}
+    new = {"name": "tree", "fresh": "being loaded", "load": load}
+    assert readiness(new, now(new)) == (0, "indexing files 20,213/50,000 · 68/s · 7 min 23 s left")
+    stopped = {**new, "fresh": "not loaded to the end", "load": {**load, "ended": True}}
+    assert readiness(stopped, now(stopped)) == (0, "not loaded to the end")
+
+
 def test_one_that_is_not_in_the_memory_says_what_the_next_question_costs():
     share, words = readiness(DEMO, now(DEMO, pools=()))
     assert share == 0
