@@ -290,18 +290,24 @@ class StrategyTable(Slice):
         CoverageSettings.overhead_share, ge=0, lt=1, description="share of the window kept for system, turns and output"
     )
     small_content: Tokens = Field(
-        StrategyParameters.small_content, ge=0, description="a whole codex up to this size is asked without retrieval"
+        StrategyParameters.small_content,
+        ge=0,
+        description="nothing is searched for in a codex of at most so many tokens that is wholly in the prefix",
     )
     graph_content: Tokens = Field(
-        StrategyParameters.graph_content, ge=0, description="above it search also follows the symbol graph"
+        StrategyParameters.graph_content,
+        ge=0,
+        description="in a codex of more tokens a search also follows what refers to what",
     )
     hybrid_share: float = Field(
         StrategyParameters.hybrid_share,
         gt=0,
         le=1,
-        description="share of the free window that HYBRID fills with evidence",
+        description="share of the free window that found passages may fill beside a codex in the prefix (HYBRID)",
     )
-    rag_share: float = Field(StrategyParameters.rag_share, gt=0, le=1, description="the same for RAG")
+    rag_share: float = Field(
+        StrategyParameters.rag_share, gt=0, le=1, description="the same where none of it is in the prefix (RAG)"
+    )
 
 
 class TasksTable(Slice):
