@@ -163,8 +163,6 @@ def log_of_sum(logits: Logits) -> float:
 
 
 def likeliest(logits: Logits, most: int) -> list[int]:
-    """The `most` likeliest tokens, likeliest first."""
-    if most <= 0:
-        return []
-    best = np.argpartition(-logits, min(most, len(logits) - 1))[:most]
-    return sorted(best.tolist(), key=lambda token: (-float(logits[token]), token))
+    """The `most` likeliest tokens, likeliest first; fewer where fewer are finite."""
+    best = likely(logits, most).tolist() if most > 0 else []
+    return sorted(best, key=lambda token: (-float(logits[token]), token))[:most]
