@@ -91,11 +91,11 @@ class Neighbourhoods:
         if graph is None:
             return found
         seeds = found.hits[: _first_half(len(found.hits) if beside else n)]
-        known = {_place(hit) for hit in found.hits}
+        known = {hit.place for hit in found.hits}
         if beside:
             return replace(found, hits=_behind(found.hits, self._read(graph, query, codex, seeds, n, known)))
         near = self._read(graph, query, codex, seeds, max(0, n - len(seeds)))
-        new = [hit for hit in near if _place(hit) not in known]
+        new = [hit for hit in near if hit.place not in known]
         return replace(found, hits=_behind(found.hits[: n - len(new)], new))
 
     def _read(
@@ -111,7 +111,7 @@ class Neighbourhoods:
 
         A chunk that the archive no longer has is left out. `scores` has `graph` and `hops`.
         """
-        seeds = {_place(hit): hit.score for hit in hits}
+        seeds = {hit.place: hit.score for hit in hits}
         near = [one for one in graph.expand(seeds) if one.place not in known][:most]
         read = self._archive.at(codex, [*seeds, *(one.place for one in near)])
         leading = relations(graph, list(seeds), near, {place: match for place, (match, _) in read.items()})
@@ -184,10 +184,6 @@ def too_many(chunks: int, most: int) -> str:
 
 def _first_half(hits: int) -> int:
     return max(1, (hits + 1) // 2)
-
-
-def _place(hit: ChunkHit) -> ChunkPlace:
-    return ChunkPlace(hit.path, hit.start, hit.end)
 
 
 def _behind(hits: Sequence[ChunkHit], near: Sequence[ChunkHit]) -> tuple[ChunkHit, ...]:

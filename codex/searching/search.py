@@ -4,15 +4,16 @@
 
 A list begins with the best chunk of each file, so that it names many files; further chunks of the best files follow where
 there is room. What is to be read (`passages`) has further chunks of a good file before the best chunk of a worse one: an
-answer is mostly in a few files, in several places of each. What the best chunks use moves up there.
+answer is mostly in a few files, in several places of each. What the best chunks use moves up there, found by words or not,
+and behind a method comes the head of its class.
 Knows an archive and how code is asked about.
 """
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 
 from codex.archive.archive import Archive
@@ -20,7 +21,8 @@ from codex.archive.queries import ChunkMatch, ChunkPlace
 from codex.documents import Document
 from codex.errors import ArchiveError, CodexError
 from codex.outline.chunking import Chunk, chunk
-from codex.searching.ranking import RankedFile, by_rank, rank
+from codex.outline.symbols import Symbol, outline
+from codex.searching.ranking import Definitions, RankedFile, by_rank, rank
 from codex.trees.roles import ROLE_SHARES, FileRole
 from codex.vectors.embedder import Embedder, space_of
 from codex.vectors.index import VectorIndex
@@ -32,11 +34,13 @@ _FILES = 50
 _EXACT = 20
 _AMONG = 8  # chunks a file, of those that were only led to: whether they hold a word
 _AGAIN = 0.7  # weight of a further chunk of a file, relative to its best one
-_AGAIN_READ = 0.9  # of one that is to be read
+_AGAIN_READ = 0.94  # of one that is to be read
 _OWN = 0.3  # share of a chunk's own score in its place among what is to be read; the rest is its file's
 _USERS = 5  # best chunks, whose definitions are read with them
 _USED = 0.3  # of the score of the chunk that uses a definition, which is added to the definition's own
-_DEFINED = 2  # chunks that define a name; of one that more do, none is meant
+_HEADED = 12  # hits that the heads of their classes are shown with: those behind them seldom fit
+_DEFINED = 2  # chunks of the codebase that define a name; of one that more do, none is meant
+_OF_A_FILE = frozenset({"file", "graph", "role"})  # scores that another chunk of it has too
 _Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
 _FAR_FROM_ALL = (
     "no word of it was found, and its meaning is hardly nearer to anything here than that of unrelated questions; "
@@ -88,6 +92,10 @@ class ChunkHit:
     text: str
     digest: str
     near: str = ""
+
+    @property
+    def place(self) -> ChunkPlace:
+        return ChunkPlace(self.path, self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +190,13 @@ class Search:
 
         def best(generated: Collection[str]) -> list[_Chosen]:
             ranked = self._with_chunks(ranking(generated)[: max(n, 1)], question, codex)
-            return _chosen(ranked, n, by_meaning, exact, _used(ranked, chunks) if passages else None)
+            return _chosen(ranked, n, by_meaning, exact, _used(ranked, chunks, defined) if passages else None)
 
+        hits = self._hits(best, question, codex)
+        if passages:
+            hits = self._with_heads(hits, question, codex)[:n]
         holding = Counter(place.path for place, share in exact.items() if share == 1.0)
-        return SearchResult(self._hits(best, question, codex), (*missing, *faults), holding)
+        return SearchResult(hits, (*missing, *faults), holding)
 
     def _exact(self, question: Question, codex: str, n: int) -> tuple[dict[ChunkPlace, float], tuple[str, ...]]:
         """Chunks that hold the strings asked for, each with the share of them; and which are nowhere.
@@ -248,6 +259,30 @@ class Search:
             read = self.archive.at(codex, [place for place, _, _ in chosen])
         return tuple(hit_of(*read[place], score, scores, question) for place, score, scores in chosen if place in read)
 
+    def _with_heads(self, hits: Sequence[ChunkHit], question: Question, codex: str) -> tuple[ChunkHit, ...]:
+        """Behind each of the first hits the heads of the definitions around it, once each: what its class is for and is
+        derived from."""
+        inside: dict[tuple[str, str], ChunkHit] = {}  # by path and qualified name: the best hit in it
+        for hit in hits[:_HEADED]:
+            for outer in _around(hit.symbol):
+                inside.setdefault((hit.path, outer), hit)
+        defining = self.archive.definitions(codex, {_last(outer) for _, outer in inside})
+        begins = {
+            (path, outer): place  # of several the nearest above
+            for (path, outer), hit in inside.items()
+            for place in defining.get(_last(outer), ())
+            if place.path == path and place.start <= hit.start
+        }
+        read = self.archive.at(codex, list(dict.fromkeys(begins.values())))
+        heads: dict[ChunkPlace, list[ChunkHit]] = {}
+        for key, place in begins.items():
+            head = _head(*read[place], key[1]) if place in read else None
+            if head is not None and not any(_within(head[0].place, hit) for hit in hits):
+                hit = inside[key]
+                scores = {kind: share for kind, share in hit.scores.items() if kind in _OF_A_FILE}
+                heads.setdefault(hit.place, []).append(hit_of(*head, hit.score, {"chunk": 0.0, **scores}, question))
+        return tuple(shown for hit in hits for shown in (hit, *heads.get(hit.place, ())))
+
 
 def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, float], question: Question) -> ChunkHit:
     """A chunk that was read, as a hit."""
@@ -270,6 +305,42 @@ def hit_of(match: ChunkMatch, text: str, score: float, scores: Mapping[str, floa
     )
 
 
+def _around(symbol: str) -> list[str]:
+    """The definitions that one lies in by its qualified name, the innermost first."""
+    parts = symbol.split(".")
+    return [".".join(parts[:at]) for at in range(len(parts) - 1, 0, -1)]
+
+
+def _last(symbol: str) -> str:
+    return symbol.rpartition(".")[2]
+
+
+def _head(match: ChunkMatch, text: str, symbol: str) -> tuple[ChunkMatch, str] | None:
+    """The lines of a definition down to the first one inside it, of the chunk where it begins; None where it does not."""
+    path, first, _ = match.place
+    found = _defined_first(path, text, _last(symbol))
+    if found is None:
+        return None
+    one, end = found
+    place = ChunkPlace(path, first + one.start - 1, first + end - 1)
+    head = match._replace(place=place, symbol=symbol, kind=one.kind, signature=one.signature, names=(one.name,))
+    return head, "\n".join(text.split("\n")[one.start - 1 : end])
+
+
+@lru_cache(maxsize=500)  # half a millisecond each, and questions about one codebase come to the same classes
+def _defined_first(path: str, text: str, name: str) -> tuple[Symbol, int] | None:
+    """The definition of this name in a text, and the last line before another one begins inside it."""
+    symbols = outline(Document(path, text, "", len(text))).symbols
+    one = next((found for found in symbols if found.name == name), None)
+    if one is None:
+        return None
+    return one, min((inner.start - 1 for inner in symbols if one.start < inner.start <= one.end), default=one.end)
+
+
+def _within(place: ChunkPlace, hit: ChunkHit) -> bool:
+    return place.path == hit.path and hit.start <= place.start and place.end <= hit.end
+
+
 def as_held(
     found: SearchResult, query: str, digests: Mapping[str, str], read: Callable[[str, str], Document]
 ) -> SearchResult:
@@ -286,7 +357,7 @@ def as_held(
         digest = digests[hit.path]
         now = hit if hit.digest == digest else _read_again(hit, read(hit.path, digest), question)
         if now is not None:
-            hits.setdefault(ChunkPlace(now.path, now.start, now.end), now)
+            hits.setdefault(now.place, now)
     otherwise = {hit.path for hit in found.hits if hit.digest != digests.get(hit.path)}
     holding = {path: places for path, places in found.holding.items() if path not in otherwise}
     return replace(found, hits=tuple(hits.values()), holding=holding)
@@ -307,18 +378,22 @@ def _read_again(hit: ChunkHit, document: Document, question: Question) -> ChunkH
     return replace(hit_of(match, one.text, hit.score, hit.scores, question), near=hit.near)
 
 
-def _used(ranked: Sequence[RankedFile], chunks: Sequence[ChunkMatch]) -> dict[ChunkPlace, float]:
-    """What is added to the chunks that define what the best ones use: it is often the rest of the answer."""
+def _used(
+    ranked: Sequence[RankedFile], chunks: Sequence[ChunkMatch], definitions: Definitions
+) -> dict[str, dict[ChunkPlace, float]]:
+    """What is added to the chunks that define what the best ones use, by file, whether words found them or not: it is
+    often the rest of the answer, and has few words of the question."""
     scores = {place: one.score * share for one in ranked for place, share in one.by_place.items()}
     users = sorted((one for one in chunks if one.place in scores), key=lambda one: (-scores[one.place], one.place))[
         :_USERS
     ]
     by_name = {name: scores[user.place] for user in reversed(users) for name in user.references}
-    defined = Counter(name for one in chunks for name in one.names)
-    added: dict[ChunkPlace, float] = {}
-    for one in chunks:
-        adds = [by_name[name] for name in one.names if name in by_name and defined[name] <= _DEFINED]
-        added[one.place] = _USED * max(adds, default=0.0)
+    added: dict[str, dict[ChunkPlace, float]] = defaultdict(dict)
+    for name, places in definitions(by_name).items():
+        if len(places) <= _DEFINED:
+            for place in places:
+                adds = added[place.path]
+                adds[place] = max(adds.get(place, 0.0), _USED * by_name[name])
     return added
 
 
@@ -327,13 +402,14 @@ def _chosen(
     n: int,
     by_meaning: Mapping[ChunkPlace, float],
     exact: Mapping[ChunkPlace, float],
-    used: Mapping[ChunkPlace, float] | None,
+    used: Mapping[str, Mapping[ChunkPlace, float]] | None,
 ) -> list[_Chosen]:
     """Which chunks, in order: all that hold what was asked for as it is, then the others; of both the best of each
     file before what is left of the best ones, except among passages (`used`: as `_used` has it). Scores fall."""
     every: list[tuple[tuple[float, bool, float, ChunkPlace], _Chosen]] = []
     for one in ranked:
-        own = {place: one.by_place.get(place, 0.0) + (used or {}).get(place, 0.0) for place in one.places}
+        adds = (used or {}).get(one.path, {})
+        own = {place: one.by_place.get(place, 0.0) + adds.get(place, 0.0) for place in (*one.places, *adds)}
         places = one.places if used is None else sorted(own, key=lambda place: -own[place])
         for index, place in enumerate(places):
             scores = {**one.scores, "chunk": one.by_place.get(place, 0.0)}

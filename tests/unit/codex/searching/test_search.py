@@ -1,5 +1,6 @@
 """What search puts first, what it never makes up, and the lines that it shows of a chunk."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from hypothesis import given
@@ -152,6 +153,66 @@ def test_what_is_to_be_read_has_the_definition_that_the_best_place_uses_before_o
     }
     passages = search(files).search("widget size", "c", 4, passages=True).hits
     assert [hit.symbol for hit in passages] == ["widget_size", "clamped", "aaa", "bbb"]
+
+
+def test_what_is_to_be_read_has_what_the_best_place_uses_also_where_it_has_no_word_of_the_question() -> None:
+    filler = "    rest = rest + 1\n" * 30
+    files = {
+        "board.py": "".join(
+            f"def {name}(value):\n{filler}    return {used}\n\n\n"
+            for name, used in (("widget_size", "clamped(widget)"), ("other", "other(3)"), ("clamped", "4"))
+        )
+    }
+    assert [hit.symbol for hit in search(files).search("widget size", "c").hits] == ["widget_size"]
+    assert [hit.symbol for hit in search(files).search("widget size", "c", passages=True).hits] == [
+        *("widget_size", "clamped")
+    ]
+
+
+def methods(names: Iterable[str], indent: str = "    ") -> str:
+    """Methods too long to be one chunk with a neighbour."""
+    return "".join(
+        f"{indent}def {name}(self):\n" + f"{indent}    rest = self.rest + 1\n" * 30 + f"{indent}    return {name}\n\n"
+        for name in names
+    )
+
+
+CLASS = (
+    "class Shelf(Board, Furniture):\n"
+    '    """Holds books."""\n\n'
+    "    boards = 3\n\n" + methods(["first", "fits_widget", "last_widget"]) + "class Other:\n" + methods(["other"])
+)
+
+
+def test_behind_a_method_that_is_to_be_read_comes_the_head_of_its_class_once() -> None:
+    found = search({"shelf.py": CLASS})
+    passages = found.search("does the widget fit", "c", passages=True).hits
+    assert [hit.symbol for hit in passages] == ["Shelf.fits_widget", "Shelf", "Shelf.last_widget"]
+    assert (passages[1].start, passages[1].text) == (1, "\n".join(CLASS.split("\n")[:5]))
+    assert passages[1].signature == "class Shelf(Board, Furniture)"
+    assert len(found.search("does the widget fit", "c", 2, passages=True).hits) == 2
+    assert [hit.symbol for hit in found.search("does the widget fit", "c").hits] == [
+        *("Shelf.fits_widget", "Shelf.last_widget")
+    ]
+
+
+def test_a_head_that_is_read_anyway_is_not_read_twice() -> None:
+    short = "class Shelf:\n    def fits_widget(self):\n        return self.widget\n"
+    assert [hit.end for hit in search({"shelf.py": short}).search("widget", "c", passages=True).hits] == [3]
+
+
+@given(
+    st.lists(st.sampled_from(["widget_one", "widget_two", "plain", "other"]), min_size=1, max_size=4, unique=True),
+    st.integers(0, 3),
+    st.integers(0, 2),
+)
+def test_a_passage_is_the_lines_that_it_says(names: list[str], blank: int, deep: int) -> None:
+    heads = [
+        f"{'    ' * at}class Shelf{at}:\n{'    ' * at}    boards = {at}\n" + "\n" * blank for at in range(deep + 1)
+    ]
+    text = "import os\n\n\n" + "".join(heads) + methods(names, "    " * (deep + 1))
+    for hit in search({"shelf.py": text}).search("widget boards", "c", passages=True).hits:
+        assert hit.text == "\n".join(text.split("\n")[hit.start - 1 : hit.end])
 
 
 def test_nothing_is_found_for_nothing() -> None:
