@@ -8,9 +8,9 @@
     evicted           another floor took the cells meanwhile, and the floor comes from the disk
     damaged           files of the floor have a flipped bit; they are refused, and the rest is computed
 
-With one thread a row has the same bits whatever else is in the cells, where it is computed in a step of the same shape. So
-each question is somebody else's, which computes all of it, and nothing is drafted. With more threads llama.cpp divides the
-cells of one row among them, and rounds otherwise.
+With one thread a row has the same bits whatever else is in the cells, where it is computed in a step of 64 rows or more,
+or in one of fewer. So prompts are computed in steps of 64 rows, each question is somebody else's, which computes all of it,
+and nothing is drafted. With more threads llama.cpp divides the cells of one row among them, and rounds otherwise.
 """
 
 import re
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from answers import Ids, Running
+from answers import Ids, Refused, Running
 from cases_engine import Bench, stopping
 from ours import Ours, flash_for
 from report import Row
@@ -36,7 +36,7 @@ from orchestrator.engine.model import EngineSpec
 SOURCES = Path(__file__).resolve().parent.parent / "codex" / "trees"
 CASE, POOL = "the same answers", "codex"
 FLOOR, AMENDMENT, QUESTIONS, LENGTH = 576, 64, 200, 10  # the prompt is longer than Gemma's window of 512
-BATCH, CELLS, ROOM = 512, 2_048, 256
+BATCH, BATCH_ALONE, CELLS, ROOM = 64, 512, 2_048, 256
 RESTART_EVERY, EVICT_EVERY = 50, 10  # questions
 NEAR = 0.5  # nats between the two likeliest tokens
 
@@ -78,7 +78,7 @@ def asked_of(model: Path) -> tuple[Ids, Asked]:
 
 
 def backend_of(model: Path) -> LlamaBackend:
-    return LlamaBackend(EngineSpec(str(model), threads=1, batch=BATCH, flash_attention=flash_for(model)))
+    return LlamaBackend(EngineSpec(str(model), threads=1, batch=BATCH_ALONE, flash_attention=flash_for(model)))
 
 
 def engine_of(model: Path, folder: Path | None = None, threads: int = 1, cells: int = CELLS) -> Ours:
@@ -97,8 +97,8 @@ def continued(backend: LlamaBackend, prompt: Ids, question: Ids) -> Alone:
     """Prompt and question are computed apart, as the engine computes a floor and what is behind it."""
     sampler, answer, wanted, at = backend.sampler(Sampling()), Alone(), question, len(prompt)
     with closing(backend.open(CELLS, 1)) as memory:
-        for start in range(0, len(prompt), BATCH):
-            memory.decode([Run(0, start, prompt[start : start + BATCH], output=False)])
+        for start in range(0, len(prompt), BATCH_ALONE):
+            memory.decode([Run(0, start, prompt[start : start + BATCH_ALONE], output=False)])
         while len(answer.ids) < LENGTH:
             memory.decode([Run(0, at, wanted, output=True)])
             second, first = np.partition(memory.logits(len(wanted) - 1), -2)[-2:]
@@ -116,14 +116,14 @@ def continued(backend: LlamaBackend, prompt: Ids, question: Ids) -> Alone:
 
 def shared(model: Path, prompt: Ids, asked: Asked) -> Answers:
     with stopping(engine_of(model)) as engine:
-        engine.ask(prompt, [], 0, POOL).answer()
+        computed(engine, prompt)
         return [answered(engine, prompt, one) for one in asked]
 
 
 def amended(model: Path, prompt: Ids, asked: Asked) -> Answers:
     with stopping(engine_of(model)) as engine:
-        engine.ask(prompt[:FLOOR], [], 0, POOL).answer()
-        assert engine.ask(prompt, [], 0, POOL).answer().computed == AMENDMENT
+        computed(engine, prompt[:FLOOR])
+        assert computed(engine, prompt) == AMENDMENT
         return [answered(engine, prompt, one) for one in asked]
 
 
@@ -142,11 +142,11 @@ def restarted(model: Path, prompt: Ids, asked: Asked, meanwhile: Callable[[Path]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with stopping(engine_of(model, folder)) as engine:
-            engine.ask(prompt, [], 0, POOL).answer()
+            computed(engine, prompt)
         for start in range(0, len(asked), RESTART_EVERY):
             meanwhile(folder)
             with stopping(engine_of(model, folder)) as engine:
-                assert engine.ask(prompt, [], 0, POOL).answer().computed in within
+                assert computed(engine, prompt) in within
                 found += [answered(engine, prompt, one) for one in asked[start : start + RESTART_EVERY]]
     return found
 
@@ -171,15 +171,26 @@ def evicted(model: Path, prompt: Ids, asked: Asked) -> Answers:
         tempfile.TemporaryDirectory() as folder,
         stopping(engine_of(model, Path(folder), cells=len(prompt) + ROOM)) as engine,
     ):
-        engine.ask(prompt, [], 0, POOL).answer()
+        computed(engine, prompt)
         for start in range(0, len(asked), EVICT_EVERY):
             engine.ask(prompt[::-1], [], 0).answer()
-            assert not engine.ask(prompt, [], 0, POOL).answer().computed
+            assert not computed(engine, prompt)
             found += [answered(engine, prompt, one) for one in asked[start : start + EVICT_EVERY]]
     return found
 
 
 WAYS = {"shared": shared, "amended": amended, "restored": restored, "evicted": evicted, "damaged": damaged}
+
+
+def computed(engine: Ours, prompt: Ids) -> int:
+    """How many tokens of a floor the engine computed, in whole steps. Raises Refused where other work made them shorter."""
+    before = engine.snapshot.steps
+    tokens = engine.ask(prompt, [], 0, POOL).answer().computed
+    if engine.snapshot.steps - before > -(-tokens // BATCH):
+        raise Refused(
+            f"steps of less than {BATCH} rows, which round otherwise: the machine is too busy to compare answers"
+        )
+    return tokens
 
 
 def at_once(engine: Ours, prompt: Ids, asked: Asked) -> Answers:
