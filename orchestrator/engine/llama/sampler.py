@@ -17,7 +17,7 @@ from orchestrator.engine.messages import Sampling
 
 PENALTY_WINDOW = 64
 RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's word for "pick one"
-COLUMNS = 4_096  # about so many; of each the highest logit is looked at
+COLUMNS = 4_096  # at least, where there are so many tokens; with a larger top_k all tokens are drawn from
 NEVER = np.float32(-np.inf)
 LOWEST = np.finfo(np.float32).min
 TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
@@ -92,7 +92,7 @@ def drawn(chain: object, logits: Logits, reach: int = 0) -> int:
     likeliest tokens it can select from; 0: from all."""
     tokens = likely(logits, reach)
     if not len(tokens):
-        return int(logits.argmax())  # none is finite, or one is no number: it is refused
+        return int(logits.argmax())  # the one that is not finite: it is refused
     data = np.zeros(len(tokens), TOKEN_DATA)
     data["id"], data["logit"] = tokens, logits[tokens]
     pointer = data.ctypes.data_as(ctypes.POINTER(lib.llama_token_data))  # the memory stays numpy's
@@ -110,21 +110,26 @@ def reach_of(sampling: Sampling) -> int:
 
 
 def likely(logits: Logits, most: int) -> NDArray[np.intp]:
-    """Numbers of tokens with finite logits: of at least the `most` likeliest and few others; 0: of all. None where a logit
-    is no number.
+    """Numbers of tokens with finite logits: at least the `most` likeliest and few others; 0: all. Empty where one is no
+    number or infinitely high.
 
-    None of the `most` likeliest is below the `most` highest heads of columns. With them alone a draw of 262,144 words takes
-    0.15 ms instead of 0.85.
+        3 1 2
+        0 4 1
+        -----
+        3 4 2    the highest of each column: as many tokens as columns, so at least `most` tokens are no lower than the
+                 `most`-th highest of these, and none of the `most` likeliest is below it
+
+    With these alone a draw of 262,144 words takes 0.15 ms instead of 0.85.
     """
-    if np.isnan(logits.max()):
+    if not np.isfinite(logits.max()):
         return np.zeros(0, np.intp)
     rows = max(1, len(logits) // COLUMNS)
     width = len(logits) // rows
-    least = NEVER
+    least = LOWEST
     if 0 < most < width:
         highest = logits[: rows * width].reshape(rows, width).max(axis=0)
-        least = np.partition(highest, -most)[-most]
-    return np.flatnonzero(logits >= max(least, LOWEST))
+        least = max(least, np.partition(highest, -most)[-most])
+    return np.flatnonzero(logits >= least)
 
 
 def make_chain(sampling: Sampling, model: object) -> object:

@@ -152,12 +152,21 @@ def test_what_is_drawn_from_the_likeliest_is_what_would_be_drawn_from_all(
 
 
 @pytest.mark.parametrize("settings", [{}, WIDE | {"seed": 1}, {"repeat_penalty": 2.0}])
-@pytest.mark.parametrize("broken", [np.nan, -np.inf])
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_numbers_are_the_engine_s_fault_and_no_token(
     model: Any, settings: dict[str, Any], broken: float
 ) -> None:
     with pytest.raises(BackendError, match="finite"):
         drawn(model, 1, np.full(WORDS, broken, np.float32), **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, WIDE | {"seed": 1}, {"repeat_penalty": 2.0}, {"temperature": 0.8, "seed": 1}])
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_nor_is_any_other_token_drawn_beside_one(model: Any, settings: dict[str, Any], broken: float) -> None:
+    logits = LOGITS.copy()
+    logits[7] = broken
+    with pytest.raises(BackendError, match="finite"):
+        drawn(model, 1, logits, **settings)
 
 
 # ---- log-probabilities -----------------------------------------------------------------------------------------------
@@ -185,6 +194,12 @@ def test_the_chosen_token_comes_first_though_it_is_not_among_the_likeliest() -> 
     assert abs(own[1] - float(np.log(softmax(LOGITS.astype(np.float64))[worst]))) < 1e-4
     assert [token for token, _ in likeliest] == RANKED[:2].tolist()
     assert with_likeliest(LOGITS, worst, 0) == (own,)
+
+
+def test_fewer_come_where_fewer_are_possible() -> None:
+    logits = np.full(WORDS, -np.inf, np.float32)
+    logits[[3, 9]] = (1.0, 2.0)
+    assert [token for token, _ in with_likeliest(logits, 3, 5)] == [3, 9, 3]
 
 
 def test_nobody_who_asks_for_none_pays_for_any() -> None:
