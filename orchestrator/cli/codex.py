@@ -17,7 +17,7 @@ from orchestrator.cli.client import Daemon, Event, Failure, route_part, told_of_
 from orchestrator.cli.footer import code_state
 from orchestrator.cli.purge import Yes, insist
 from orchestrator.cli.search import show_symbols
-from orchestrator.cli.status import files, notes_of, roots, state, step
+from orchestrator.cli.status import files, notes_of, roots, state
 from orchestrator.cli.terminal import (
     Report,
     clear_progress,
@@ -34,6 +34,7 @@ from orchestrator.cli.terminal import (
     result_json,
     result_page,
     size,
+    step,
     table,
 )
 from orchestrator.wire import faults

@@ -5,7 +5,6 @@ import sys
 import typer
 
 from orchestrator.cli.client import Daemon, Failure
-from orchestrator.cli.status import step
 from orchestrator.cli.terminal import (
     Report,
     clear_progress,
@@ -16,6 +15,7 @@ from orchestrator.cli.terminal import (
     progress,
     result_json,
     result_page,
+    step,
     table,
 )
 from orchestrator.wire import faults

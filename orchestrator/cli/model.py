@@ -14,7 +14,6 @@ from orchestrator.cli import local
 from orchestrator.cli import options as given
 from orchestrator.cli.ask import working_directory
 from orchestrator.cli.client import Daemon, Event, Failure
-from orchestrator.cli.status import step
 from orchestrator.cli.terminal import (
     Report,
     clear_progress,
@@ -29,6 +28,7 @@ from orchestrator.cli.terminal import (
     progress,
     result_json,
     size,
+    step,
     table,
 )
 from orchestrator.wire import faults

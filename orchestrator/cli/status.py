@@ -11,18 +11,18 @@ from orchestrator.cli.client import Daemon
 from orchestrator.cli.terminal import (
     Report,
     count,
-    duration,
     facts,
     listed,
     output,
     plural,
     seconds,
     size,
+    step,
     table,
     width_of,
     work,
 )
-from orchestrator.wire.places import PHASES, QUOTER
+from orchestrator.wire.places import QUOTER
 
 Verbose = Annotated[bool, given.option("-v, --verbose", "all of it: caches, leases, plans and sensors")]
 REAL = "a real one: lore up; a file at hand: lore model use FILE.gguf"
@@ -113,7 +113,7 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
     """The share of its prefix that is in the memory, 0 to 1, and when it can answer.
 
     1. It is being computed: how long that still takes.
-    2. It is loaded for the first time: how far that is. It was never loaded to its end, or has no prefix yet.
+    2. It has no prefix yet: how far its load is, or else what it waits for.
     3. A server has it: what is in its memory only its answers tell.
     4. The model is out of the memory: why.
     5. All of it is there: what a short question takes that is not searched for, as predicted from what was measured here.
@@ -123,7 +123,7 @@ def readiness(codex: Report, now: Report) -> tuple[float, str]:
     if prefill and prefill["total"]:
         return prefill["done"] / prefill["total"], time_left(prefill.get("left_s"))
     load = codex.get("load")
-    if not tokens and load and not load["ended"]:
+    if not tokens and load and load["phase"] and not load["ended"]:  # one that has just begun is in no phase
         return 0.0, step(load)
     if not tokens:
         return 0.0, codex.get("fresh") or "not built yet" if not codex.get("tier") else "its prefix is not built yet"
@@ -173,19 +173,6 @@ def first_token_for(costs: Report, begin: int, end: int) -> float | None:
     prompt = seconds_for(costs, begin, end - 1)
     step_ms = (costs.get("ms_per_answer_empty") or 0.0) + (costs.get("ms_per_answer_cell") or 0.0) * end
     return None if prompt is None else prompt + step_ms / 1000
-
-
-def step(event: Report) -> str:
-    """`reading files 120/400 · 55/s · 5 s left`."""
-    done, total = event.get("done") or 0, event.get("total") or 0
-    phase: str = PHASES.get(event["phase"]) or event["phase"]
-    far = f" {count(done)}" + (f"/{count(total)}" if total else "")
-    parts = [phase + (far if done or total else "")]
-    if event.get("rate"):
-        parts.append(f"{count(event['rate'])}/s")
-    if event.get("eta_s") is not None:
-        parts.append(f"{duration(event['eta_s'])} left")
-    return " · ".join(parts)
 
 
 def time_left(left_s: float | None) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
-from orchestrator.wire.places import runtime_folder
+from orchestrator.wire.places import PHASES, runtime_folder
 
 Report = Mapping[str, Any]  # what the daemon sent, or a part of it
 # Control characters in a model's or a file's text must not drive the terminal; tab and newline may. Nor may marks of
@@ -248,6 +248,19 @@ def work(what: str, done: float, total: float, rate: float | None, left_s: float
         f"{count(rate)} tokens/s" if rate else "",
         f"{duration(left_s)} left" if left_s is not None else "",
     )
+
+
+def step(event: Report) -> str:
+    """`reading files 120/400 · 55/s · 5 s left`."""
+    done, total = event.get("done") or 0, event.get("total") or 0
+    phase: str = PHASES.get(event["phase"]) or event["phase"]
+    far = f" {count(done)}" + (f"/{count(total)}" if total else "")
+    parts = [phase + (far if done or total else "")]
+    if event.get("rate"):
+        parts.append(f"{count(event['rate'])}/s")
+    if event.get("eta_s") is not None:
+        parts.append(f"{duration(event['eta_s'])} left")
+    return " · ".join(parts)
 
 
 def facts(rows: Iterable[tuple[str, str]], width: int = 11) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from orchestrator.cli.codex import step
+from orchestrator.cli.terminal import step
 from orchestrator.wire.places import PHASES, ChangePhase, LoadPhase, MeasurePhase
 
 ROOT = Path(__file__).parents[3]

@@ -44,6 +44,8 @@ def test_one_that_is_loaded_for_the_first_time_says_how_far_that_is():
     load = {"phase": "index", "done": 20_213, "total": 50_000, "rate": 67.8, "eta_s": 442.8, "ended": False}
     new = {"name": "tree", "fresh": "being loaded", "load": load}
     assert readiness(new, now(new)) == (0, "indexing files 20,213/50,000 · 68/s · 7 min 23 s left")
+    begun = {**new, "load": {**load, "phase": None, "done": 0, "total": 0, "rate": 0.0, "eta_s": None}}
+    assert readiness(begun, now(begun)) == (0, "being loaded")
     stopped = {**new, "fresh": "not loaded to the end", "load": {**load, "ended": True}}
     assert readiness(stopped, now(stopped)) == (0, "not loaded to the end")
 
