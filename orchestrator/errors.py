@@ -21,7 +21,7 @@ from codex.errors import (
     UnknownGeneration,
 )
 
-MOST_SAID = 4_000  # characters of a message: a name in it may be as long as a request
+MOST_SAID = 4_000  # characters of a message, and of a hint: a name in them may be as long as a request
 
 
 class LoreError(Exception):
@@ -30,10 +30,13 @@ class LoreError(Exception):
     code = "failed"
 
     def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
-        self.message = message if len(message) <= MOST_SAID else f"{message[:MOST_SAID]}…"
+        self.message, self.hint = _cut(message), _cut(hint)
         super().__init__(self.message)
-        self.hint = hint
         self.retry_after = retry_after
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…"
 
 
 class SettingsError(LoreError):

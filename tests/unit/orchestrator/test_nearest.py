@@ -5,7 +5,7 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.errors import UnknownCodex
+from codex.errors import BadName, UnknownCodex
 from orchestrator.errors import COMPARED_AT_MOST, NAMED_AT_MOST, NotFound, instead, lore_error
 
 names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
@@ -48,3 +48,4 @@ def test_a_name_as_long_as_a_request_does_not_come_back_whole():
     said = NotFound(f"no model {'m' * 100_000}").message
     assert said.startswith("no model mmm")
     assert len(said) < 5_000
+    assert len(lore_error(BadName(f"no name: {'; ' * 100_000}")).hint) < 5_000
