@@ -186,9 +186,9 @@ def computed(engine: Ours, prompt: Ids) -> int:
     """How many tokens of a floor the engine computed, in whole steps. Raises Refused where other work made them shorter."""
     before = engine.snapshot.steps
     tokens = engine.ask(prompt, [], 0, POOL).answer().computed
-    if engine.snapshot.steps - before > -(-tokens // BATCH):
+    if tokens != BATCH * (engine.snapshot.steps - before):
         raise Refused(
-            f"steps of less than {BATCH} rows, which round otherwise: the machine is too busy to compare answers"
+            f"steps of fewer than {BATCH} rows, which round otherwise: the machine is too busy to compare answers"
         )
     return tokens
 
