@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Settings in force, and where they 
 token_app = typer.Typer(no_args_is_help=True, help="Keys for clients over TCP.")
 Sigil = Annotated[str, given.option("--sigil SIGIL", "what it permits: a sigil's name, or owner")]
 Name = Annotated[str, given.option("--name NAME", "what to call it in the configuration")]
-Part = Annotated[str, typer.Argument(metavar="[PART]", help="only settings whose name has this in it, such as model.")]
+Part = Annotated[str, typer.Argument(metavar="[PART]", help="only settings with this in their name, such as threads")]
 
 
 @app.command()
@@ -42,7 +42,7 @@ def settings_page(report: Report) -> str:
 
 def lines_of(row: Report) -> Iterator[str]:
     value = row["value"] if row["value"] not in ("", []) else "-"
-    unit = f" {row['unit']}" if row["unit"] in ("s", "tokens") and value != "auto" else ""
+    unit = f" {row['unit']}" if row["unit"] in ("s", "tokens") and isinstance(value, (int, float)) else ""
     takes = f", takes {row['range']}" if row["range"] else ""
     yield f"{row['key']} = {value}{unit}  ({row['origin']}{takes})"
     yield f"    {row['help']}"
