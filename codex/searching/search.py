@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from codex.archive.archive import Archive
 from codex.archive.queries import ChunkMatch, ChunkPlace
@@ -39,6 +39,8 @@ _OWN = 0.3  # share of a chunk's own score in its place among what is to be read
 _USERS = 5  # best chunks, whose definitions are read with them
 _USED = 0.3  # of the score of the chunk that uses a definition, which is added to the definition's own
 _HEADED = 12  # hits that the heads of their classes are shown with: those behind them seldom fit
+_NEAREST = 3  # definitions of a name above a hit: the class, and constructors of its name in between
+_CALLABLE = frozenset({"function", "method", "declaration"})
 _DEFINED = 2  # chunks of the codebase that define a name; of one that more do, none is meant
 _OF_A_FILE = frozenset({"file", "graph", "role"})  # scores that another chunk of it has too
 _Chosen = tuple[ChunkPlace, float, Mapping[str, float]]  # a chunk, its score, its scores by kind
@@ -268,19 +270,24 @@ class Search:
                 inside.setdefault((hit.path, outer), hit)
         defining = self.archive.definitions(codex, {_last(outer) for _, outer in inside})
         begins = {
-            (path, outer): place  # of several the nearest above
+            (path, outer): [
+                place
+                for place in reversed(defining.get(_last(outer), ()))
+                if place.path == path and place.start <= hit.start
+            ][:_NEAREST]
             for (path, outer), hit in inside.items()
-            for place in defining.get(_last(outer), ())
-            if place.path == path and place.start <= hit.start
         }
-        read = self.archive.at(codex, list(dict.fromkeys(begins.values())))
-        heads: dict[ChunkPlace, list[ChunkHit]] = {}
-        for key, place in begins.items():
-            head = _head(*read[place], key[1]) if place in read else None
-            if head is not None and not any(_within(head[0].place, hit) for hit in hits):
-                hit = inside[key]
+        read = self.archive.at(codex, list(dict.fromkeys(chain.from_iterable(begins.values()))))
+        heads: dict[ChunkPlace, list[ChunkHit]] = defaultdict(list)
+        known = list(hits)
+        for (path, outer), places in begins.items():
+            hit = inside[path, outer]
+            found = (_head(*read[place], outer, hit) for place in places if place in read)
+            head = next(filter(None, found), None)
+            if head is not None and not any(_within(head[0].place, one) for one in known):
                 scores = {kind: share for kind, share in hit.scores.items() if kind in _OF_A_FILE}
-                heads.setdefault(hit.place, []).append(hit_of(*head, hit.score, {"chunk": 0.0, **scores}, question))
+                known.append(hit_of(*head, hit.score, {"chunk": 0.0, **scores}, question))
+                heads[hit.place].append(known[-1])
         return tuple(shown for hit in hits for shown in (hit, *heads.get(hit.place, ())))
 
 
@@ -315,13 +322,16 @@ def _last(symbol: str) -> str:
     return symbol.rpartition(".")[2]
 
 
-def _head(match: ChunkMatch, text: str, symbol: str) -> tuple[ChunkMatch, str] | None:
-    """The lines of a definition down to the first one inside it, of the chunk where it begins; None where it does not."""
+def _head(match: ChunkMatch, text: str, symbol: str, hit: ChunkHit) -> tuple[ChunkMatch, str] | None:
+    """The lines of a definition around a hit down to the first one inside it, of the chunk where it begins; None where it
+    does not."""
     path, first, _ = match.place
     found = _defined_first(path, text, _last(symbol))
     if found is None:
         return None
     one, end = found
+    if one.kind in _CALLABLE and hit.kind == "method" and hit.symbol.rpartition(".")[0] == symbol:
+        return None  # a constructor, which has the name of its class
     place = ChunkPlace(path, first + one.start - 1, first + end - 1)
     head = match._replace(place=place, symbol=symbol, kind=one.kind, signature=one.signature, names=(one.name,))
     return head, "\n".join(text.split("\n")[one.start - 1 : end])

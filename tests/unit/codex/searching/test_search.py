@@ -196,6 +196,33 @@ def test_behind_a_method_that_is_to_be_read_comes_the_head_of_its_class_once() -
     ]
 
 
+def java(names: Iterable[str]) -> str:
+    return "".join(f"  {name}(int w) {{\n" + "    rest = rest + 1;\n" * 40 + "  }\n\n" for name in names)
+
+
+def test_a_constructor_is_no_head_though_it_has_the_name_of_its_class() -> None:
+    body = java(["int first", "public Shelf", "boolean fitsWidget"])
+    found = search({"Shelf.java": "public class Shelf extends Board {\n  int boards = 3;\n\n" + body + "}\n"})
+    passages = found.search("fitsWidget", "c", passages=True).hits
+    assert [(hit.symbol, hit.start, hit.end) for hit in passages[:2]] == [
+        ("Shelf.fitsWidget", 90, 131),
+        ("Shelf", 1, 3),
+    ]
+    body = java(["public Shelf", "bool FitsWidget"])  # of C# a class that is cut off is not found
+    found = search({"Shelf.cs": "namespace N {\npublic class Shelf : Board {\n  int boards = 3;\n\n" + body + "}\n}\n"})
+    assert [hit.symbol for hit in found.search("FitsWidget", "c", passages=True).hits] == ["N.Shelf.FitsWidget"]
+
+
+def test_a_head_is_read_once_though_its_class_is_called_by_two_names() -> None:
+    body = "".join(
+        f"int {name}(int w) {{\n" + "  rest = rest + 1;\n" * 40 + "}\n\n"
+        for name in ("ns::Shelf::fits_widget", "Shelf::last_widget")
+    )
+    text = "namespace ns {\nclass Shelf : public Board {\n  int boards = 3;\n};\n}\n\n"
+    found = search({"shelf.cpp": text + body}).search("widget", "c", passages=True).hits
+    assert [hit.start for hit in found if hit.symbol.endswith("Shelf")] == [2]
+
+
 def test_a_head_that_is_read_anyway_is_not_read_twice() -> None:
     short = "class Shelf:\n    def fits_widget(self):\n        return self.widget\n"
     assert [hit.end for hit in search({"shelf.py": short}).search("widget", "c", passages=True).hits] == [3]
