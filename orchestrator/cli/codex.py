@@ -42,7 +42,7 @@ from orchestrator.wire.places import is_url, path_of
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What is loaded. `lore load` loads a codex, `lore load --cancel NAME` stops that.",
+    help="What is loaded.\n\n`lore load` loads a codex, `lore load --cancel NAME` stops that.",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the codex")]
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="the codex; default: the only one")]
