@@ -292,7 +292,7 @@ class StrategyTable(Slice):
     small_content: Tokens = Field(
         StrategyParameters.small_content,
         ge=0,
-        description="nothing is searched for in a codex of at most so many tokens that is wholly in the prefix",
+        description="a codex of at most so many tokens that is wholly in the prefix is asked without a search",
     )
     graph_content: Tokens = Field(
         StrategyParameters.graph_content,
