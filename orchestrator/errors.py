@@ -21,8 +21,6 @@ from codex.errors import (
     UnknownGeneration,
 )
 
-MOST_SAID = 4_000  # characters of a message, and of a hint: a name in them may be as long as a request
-
 
 class LoreError(Exception):
     """A fault for the user: `message` says what and where, `hint` what to do; `retry_after` seconds where waiting helps."""
@@ -30,13 +28,10 @@ class LoreError(Exception):
     code = "failed"
 
     def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
-        self.message, self.hint = _cut(message), _cut(hint)
-        super().__init__(self.message)
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
         self.retry_after = retry_after
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…"
 
 
 class SettingsError(LoreError):

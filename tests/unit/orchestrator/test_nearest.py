@@ -5,8 +5,8 @@ import difflib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codex.errors import BadName, UnknownCodex
-from orchestrator.errors import COMPARED_AT_MOST, NAMED_AT_MOST, NotFound, instead, lore_error
+from codex.errors import UnknownCodex
+from orchestrator.errors import COMPARED_AT_MOST, NAMED_AT_MOST, instead, lore_error
 
 names = st.lists(st.text("abcdef-", min_size=1, max_size=8), unique=True, min_size=1, max_size=NAMED_AT_MOST)
 
@@ -42,10 +42,3 @@ def test_a_name_without_end_is_compared_by_its_beginning(monkeypatch):
     monkeypatch.setattr(difflib, "get_close_matches", lambda name, *_, **__: compared.append(name) or [])
     instead("x" * 1_000_000, ["a"], "", "")
     assert compared == ["x" * COMPARED_AT_MOST]
-
-
-def test_a_name_as_long_as_a_request_does_not_come_back_whole():
-    said = NotFound(f"no model {'m' * 100_000}").message
-    assert said.startswith("no model mmm")
-    assert len(said) < 5_000
-    assert len(lore_error(BadName(f"no name: {'; ' * 100_000}")).hint) < 5_000
