@@ -199,12 +199,12 @@ WAYS: dict[str, Way] = {
 
 
 def computed(engine: Ours, prompt: Ids) -> int:
-    """How many tokens of a floor the engine computed, in whole steps. Raises Refused where other work made them shorter."""
+    """How many tokens of a floor the engine computed, in whole steps. Raises Refused where one was shorter."""
     before = engine.snapshot.steps
     tokens = engine.ask(prompt, [], 0, POOL).answer().computed
     if tokens != BATCH * (engine.snapshot.steps - before):
         raise Refused(
-            f"steps of fewer than {BATCH} rows, which round otherwise: the machine is too busy to compare answers"
+            f"steps of fewer than {BATCH} rows, which round otherwise: try again while the machine does little else"
         )
     return tokens
 

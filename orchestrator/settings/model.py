@@ -116,7 +116,9 @@ class ModelSettings(Slice):
         description="KV of sliding layers: full: of all tokens, cut in ranges; small: of the window alone, several times "
         "the tokens, shared at the ends of prompts; auto: small where full is too short (32,768, or model.context)",
     )
-    threads: int = Field(0, ge=0, le=1024, description="CPU threads; 0: one a core, fewer beside other busy processes")
+    threads: int = Field(
+        0, ge=0, le=1024, description="CPU threads; 0: one a physical core, fewer beside other busy processes"
+    )
     batch: Tokens = Field(512, ge=32, le=65_536, description="prompt tokens computed in one step")
     drafts: bool = Field(
         True,
